@@ -1,0 +1,1 @@
+"""Leaves of the package: options, errors, containers, printing. Imports nothing else of ours."""

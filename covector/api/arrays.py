@@ -1,0 +1,70 @@
+"""Values at the door: to arrays of ours, from them, waiting for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from covector import tree
+from covector.ir.values import as_numpy, typeof
+from covector.runtime.array import Array, default_sharding, like, memory
+from covector.runtime.interchange import from_numpy
+from covector.trace.tracer import Tracer
+
+
+def as_array(x: Any) -> Any:
+    """`x` as an Array (itself if it is one, or a tracer)."""
+    if type(x) is Array or isinstance(x, Tracer):
+        return x
+    aval = typeof(x)
+    return from_numpy(as_numpy(x, aval), aval)
+
+
+def block_until_ready(x: Any) -> Any:
+    """Wait until every array in the tree `x` is computed; returns `x`.
+
+    >>> import covector as cv
+    >>> float(cv.block_until_ready(cv.numpy.ones(())))
+    1.0
+    """
+    for leaf in tree.leaves(x):
+        wait: Callable[[], Any] | None = getattr(leaf, "block_until_ready", None)
+        if wait is not None:
+            wait()
+    return x
+
+
+def device_get(x: Any) -> Any:
+    """The tree `x` with every array as a NumPy array of its own.
+
+    >>> import covector as cv
+    >>> cv.device_get({"a": cv.numpy.arange(3)})
+    {'a': array([0, 1, 2], dtype=int32)}
+    """
+    return tree.map(lambda leaf: np.array(leaf) if isinstance(leaf, Array) else leaf, x)
+
+
+def device_put(
+    x: Any, device: Any = None, *, src: Any = None, donate: bool = False, may_alias: Any = None
+) -> Any:
+    """The tree `x` with every leaf as an Array, on `device` if one is given.
+
+    NumPy arrays are copied: changing them later changes nothing here.
+
+    >>> import covector as cv
+    >>> cv.device_put({"a": 1})
+    {'a': Array(1, dtype=int32, weak_type=True)}
+    """
+    del src, donate, may_alias
+    return tree.map(lambda leaf: _put(leaf, device), x)
+
+
+def _put(x: Any, device: Any) -> Any:
+    out = as_array(x)
+    if device is None or isinstance(out, Tracer):
+        return out
+    placed = like(out, memory(out))
+    placed._sharding = device if hasattr(device, "device_set") else default_sharding[0](device)
+    return placed

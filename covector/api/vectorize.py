@@ -1,0 +1,143 @@
+"""`vmap`, as users call it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from covector import tree
+from covector.api.arguments import Flat, check_callable, check_values, flatten_axes, name_of
+from covector.api.arrays import as_array
+from covector.ir.values import typeof
+from covector.transforms.tools import tools
+from covector.transforms.vmap import batch_flat, place_axis
+from covector.tree_util import keystr
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+    sum_match: bool = False,
+) -> Callable[..., Any]:
+    """A function that maps `fun` over axes of its arguments.
+
+    Args:
+      fun: the function of one example.
+      in_axes: which axis of each argument is the batch: an int, None (the argument is the same
+        for all examples), or a tuple with one entry, possibly a tree, for each argument.
+      out_axes: where the batch axis goes in the results: an int, None (the result must not depend
+        on the example) or a tree of them.
+      axis_name: the name of the axis, for collectives.
+      axis_size: the size of the batch, where no argument tells it.
+
+    Keyword arguments are mapped along axis 0.  Raises ValueError where sizes or axes do not fit.
+
+    >>> import covector as cv
+    >>> cv.vmap(lambda x: x * x)(cv.numpy.arange(3)).tolist()
+    [0, 1, 4]
+    """
+    check_callable(fun, "vmap")
+    del spmd_axis_name, sum_match
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not isinstance(in_axes, (int, tuple, type(None))):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            f"positional arguments; got {in_axes!r}"
+        )
+    _check_axis_leaves(in_axes, "in_axes")
+    _check_axis_leaves(out_axes, "out_axes")
+
+    @functools.wraps(fun)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                f"positional arguments passed to the function, but got {len(in_axes)=}, "
+                f"{len(args)=} for {name_of(fun)}"
+            )
+        leaves, in_tree = tree.flatten((args, kwargs))
+        check_values(leaves, (args, kwargs), f"an argument of vmap of {name_of(fun)}")
+        dims = flatten_axes((in_axes, 0), in_tree, "vmap in_axes")
+        dims = [_canonical_axis(d, x, fun) for d, x in zip(dims, leaves, strict=True)]
+        size = _batch_size(leaves, dims, axis_size, (args, kwargs), fun)
+        flat = Flat(fun, in_tree)
+        outs, out_dims = batch_flat(flat, leaves, dims, size, tools, axis_name)
+        wanted = flatten_axes(out_axes, flat.out_tree, "vmap out_axes")
+        placed = [
+            _place(x, d, w, size, fun) for x, d, w in zip(outs, out_dims, wanted, strict=True)
+        ]
+        return tree.unflatten(flat.out_tree, placed)
+
+    return mapped
+
+
+def _check_axis_leaves(axes: Any, what: str) -> None:
+    for leaf in tree.leaves(axes):
+        if isinstance(leaf, bool) or not isinstance(leaf, int):
+            raise TypeError(
+                f"vmap {what} must be an int, None, or a tree of them; got {axes!r} with the "
+                f"leaf {leaf!r}"
+            )
+
+
+def _canonical_axis(dim: int | None, x: Any, fun: Any) -> int | None:
+    if dim is None:
+        return None
+    shape = typeof(x).shape
+    if not -len(shape) <= dim < len(shape):
+        raise ValueError(
+            f"vmap of {name_of(fun)} was requested to map its argument along axis {dim}, which "
+            f"implies that its rank should be at least {dim + 1 if dim >= 0 else -dim}, but is "
+            f"only {len(shape)} (its shape is {shape})"
+        )
+    return dim % len(shape)
+
+
+def _batch_size(
+    leaves: list[Any], dims: list[int | None], axis_size: int | None, whole: Any, fun: Any
+) -> int:
+    sizes = [None if d is None else typeof(x).shape[d] for x, d in zip(leaves, dims, strict=True)]
+    found = {s for s in sizes if s is not None}
+    if axis_size is not None:
+        found.add(axis_size)
+    if not found:
+        raise ValueError(
+            f"vmap of {name_of(fun)} must have at least one non-None value in in_axes, or "
+            "axis_size given: nothing tells the size of the batch"
+        )
+    if len(found) == 1:
+        return found.pop()
+    paths = [keystr(path) for path, _ in tree.flatten_with_path(whole)[0]]
+    told = [
+        f"{p} has size {s} along axis {d}"
+        for p, s, d in zip(paths, sizes, dims, strict=True)
+        if s is not None
+    ]
+    given = [] if axis_size is None else [f"axis_size={axis_size}"]
+    raise ValueError(
+        f"vmap of {name_of(fun)} got inconsistent sizes for array axes to be mapped: "
+        + "; ".join([*told, *given])
+    )
+
+
+def _place(x: Any, dim: int | None, wanted: int | None, size: int, fun: Any) -> Any:
+    if wanted is None:
+        if dim is not None:
+            raise ValueError(
+                f"vmap of {name_of(fun)} has mapped output but out_axes is None: the result "
+                "depends on the example"
+            )
+        return as_array(x)
+    rank = typeof(x).ndim - (dim is not None) + 1
+    if not -rank <= wanted < rank:
+        raise ValueError(
+            f"vmap of {name_of(fun)}: out_axes={wanted} is out of bounds for a batched result of "
+            f"rank {rank}"
+        )
+    return as_array(place_axis(x, dim, wanted % rank, size))

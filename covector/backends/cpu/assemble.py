@@ -1,0 +1,80 @@
+"""LLVM text to object code: parsed, verified, compiled.  COVECTOR_DEBUG=4 and 5 show both forms."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Iterable
+from typing import Any, Final
+
+import llvmlite.binding as llvm
+
+from covector.backends.cpu.target import Target
+
+_machines: Final[dict[tuple[int, str], Any]] = {}
+_lock = threading.Lock()
+#: How much the code generator tries; measured alike from 1 to 3 on code that is already vectors.
+OPTIMISATION: Final = 2
+
+
+class CompileError(RuntimeError):
+    """LLVM refused the text: a fault of the emitter, never of the user's program."""
+
+
+def module_text(target: Target, functions: Iterable[str], declared: Iterable[str]) -> str:
+    """A whole module."""
+    return "\n".join(
+        [f'target triple = "{target.triple}"', *functions, *sorted(declared), "!0 = !{i32 1}", ""]
+    )
+
+
+def assemble(text: str, target: Target) -> bytes:
+    """Object code of a module's text."""
+    machine = _machine(target)
+    show("llvm", 4, text)
+    with _lock:  # a target machine is not to be used by two threads at once
+        module = _parse(text)
+        if _verbosity() >= 5:
+            show("assembly", 5, machine.emit_assembly(module))
+        return machine.emit_object(module)
+
+
+def assembly(text: str, target: Target) -> str:
+    """The machine's own text for a module, for people to read."""
+    with _lock:
+        return _machine_unlocked(target).emit_assembly(_parse(text))
+
+
+def _parse(text: str) -> Any:
+    try:
+        module = llvm.parse_assembly(text)
+        module.verify()
+    except RuntimeError as error:
+        raise CompileError(f"LLVM refused a module: {error}\n{text}") from None
+    return module
+
+
+def _machine(target: Target) -> Any:
+    with _lock:
+        return _machine_unlocked(target)
+
+
+def _machine_unlocked(target: Target) -> Any:
+    key = (OPTIMISATION, target.fingerprint)
+    if key not in _machines:
+        _machines[key] = target.machine(OPTIMISATION)
+    return _machines[key]
+
+
+def _verbosity() -> int:
+    try:
+        return int(os.environ.get("COVECTOR_DEBUG", "0"))
+    except ValueError:
+        return 0
+
+
+def show(what: str, level: int, text: str) -> None:
+    """Prints a stage if COVECTOR_DEBUG asks for it."""
+    if _verbosity() >= level:
+        print(f"; {what}\n{text}", file=sys.stderr)

@@ -1,0 +1,140 @@
+"""What the accumulators of folds and updates do: identities, combining, reducing across lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, final
+
+from covector.backends.cpu.emit.arith import RULES
+from covector.backends.cpu.emit.convert import convert
+from covector.backends.cpu.emit.ssa import Builder, Value
+from covector.backends.cpu.emit.types import ELEMENTS, Element, element
+from covector.compiler.loops.program import COMBINE
+
+_OP: Final = {"sum": "add", "prod": "mul", "and": "and", "or": "or", "xor": "xor"}
+_BOOL: Final = {"sum": "or", "prod": "and", "max": "or", "min": "and"}
+Values = tuple[Value, ...]
+
+
+@final
+class Combiner:
+    """`kind` over elements of type `dtype`; its state is one value, or (value, index)."""
+
+    __slots__ = ("_combine", "element", "kind", "outside", "sums", "types")
+
+    def __init__(self, kind: str, dtypes: tuple[str, ...]) -> None:
+        if kind not in COMBINE:
+            raise ValueError(f"a fold of kind {kind!r}: known are {', '.join(COMBINE)}")
+        self.outside = tuple(element(d) for d in dtypes)
+        first = self.outside[0]
+        # Half-width floats accumulate in float32 and are rounded once, at the end.
+        self.element: Element = ELEMENTS["float32"] if first.group == "h" else first
+        self.types = (self.element, *self.outside[1:])
+        self.kind = _BOOL.get(kind, kind) if first.group == "b" else kind
+        self.sums = self.kind == "sum" and self.element.group == "f"
+        self._combine = _rule(self.kind, self.types)
+
+    def start(self, b: Builder, lanes: int) -> Values:
+        """The identity, in every lane."""
+        return tuple(
+            b.const(n, t.register.of(lanes))
+            for n, t in zip(_identity(self.kind, self.types), self.types, strict=True)
+        )
+
+    def lift(self, b: Builder, values: Values) -> Values:
+        """Values as they are accumulated."""
+        return tuple(convert(b, v, o, t)
+                     for v, o, t in zip(values, self.outside, self.types, strict=True))  # fmt: skip
+
+    def lower(self, b: Builder, values: Values) -> Values:
+        """Accumulated values as the elements they stand for."""
+        return tuple(convert(b, v, t, o)
+                     for v, o, t in zip(values, self.outside, self.types, strict=True))  # fmt: skip
+
+    def combine(self, b: Builder, old: Values, new: Values) -> Values:
+        """`old` combined with `new`."""
+        return self._combine(b, old, new)
+
+    def tree(self, b: Builder, states: list[Values]) -> Values:
+        """Several states as one, pairwise."""
+        while len(states) > 1:
+            pairs = [self.combine(b, x, y) for x, y in zip(states[::2], states[1::2], strict=False)]
+            states = pairs + states[len(states) // 2 * 2 :]
+        return states[0]
+
+    def across(self, b: Builder, state: Values) -> Values:
+        """The lanes of one state as one scalar state, by halves."""
+        lanes = state[0].type.lanes
+        while lanes > 1:
+            lanes //= 2
+            halves = [
+                tuple(
+                    b.extract(v, n) if lanes == 1
+                    else b.shuffle(v, None, range(n * lanes, (n + 1) * lanes))
+                    for v in state
+                )
+                for n in range(2)
+            ]  # fmt: skip
+            state = self.combine(b, *halves)
+        return state
+
+
+def _rule(kind: str, types: tuple[Element, ...]) -> Callable[[Builder, Values, Values], Values]:
+    group = types[0].group
+    if kind in ("argmax", "argmin"):
+        return _arg_rule(kind == "argmax", group, types[1].group)
+    if kind in ("max", "min") and group == "f":
+        predicate = "fcmp olt" if kind == "max" else "fcmp ogt"
+        return lambda b, x, y: (_extreme(b, predicate, x[0], y[0]),)
+    rule = RULES[_OP.get(kind, kind), group]
+    return lambda b, x, y: (rule(b, x[0], y[0]),)
+
+
+def _extreme(b: Builder, predicate: str, old: Value, new: Value) -> Value:
+    """NaN-propagating; two zeros count as equal (unlike the elementwise max: it is dearer)."""
+    best = b.select(b.cmp(predicate, old, new), new, old)
+    return b.select(b.cmp("fcmp uno", new, new), new, best)
+
+
+def _arg_rule(
+    largest: bool, group: str, index: str
+) -> Callable[[Builder, Values, Values], Values]:
+    less = "icmp slt" if index == "s" else "icmp ult"
+
+    def rule(b: Builder, old: Values, new: Values) -> Values:
+        (a, i), (x, j) = old, new
+        earlier = b.cmp(less, j, i)
+        if group == "f":
+            beats = b.bin("and", b.cmp("fcmp ugt" if largest else "fcmp ult", x, a),
+                          b.cmp("fcmp ord", a, a))  # fmt: skip
+            nans = b.bin("and", b.cmp("fcmp uno", x, x), b.cmp("fcmp uno", a, a))
+            tie = b.bin("or", b.cmp("fcmp oeq", x, a), nans)
+        else:
+            sign = "s" if group == "s" else "u"
+            beats = b.cmp(f"icmp {sign}{'gt' if largest else 'lt'}", x, a)
+            tie = b.cmp("icmp eq", x, a)
+        take = b.bin("or", beats, b.bin("and", tie, earlier))
+        return b.select(take, x, a), b.select(take, j, i)
+
+    return rule
+
+
+def _identity(kind: str, types: tuple[Element, ...]) -> tuple[object, ...]:
+    first = types[0]
+    if kind in ("argmax", "argmin"):
+        bits = types[1].register.bits - (types[1].group == "s")
+        return _least(first, kind == "argmax"), (1 << bits) - 1
+    if kind in ("max", "min"):
+        return (_least(first, kind == "max"),)
+    if first.group == "f":  # the identity of floating-point addition is -0
+        return (-0.0 if kind == "sum" else 1.0,)
+    return ({"sum": 0, "or": 0, "xor": 0, "prod": 1, "and": -1}[kind],)
+
+
+def _least(e: Element, least: bool) -> object:
+    """The least (or greatest) element."""
+    if e.group == "f":
+        return float("-inf") if least else float("inf")
+    if e.group in "ub":
+        return 0 if least else (1 << e.register.bits) - 1
+    return -(1 << e.register.bits - 1) if least else (1 << e.register.bits - 1) - 1

@@ -1,0 +1,105 @@
+"""The state of one kernel's emission: its builder, its buffers, and the values of expressions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, final
+
+from covector.backends.cpu.emit.address import Memory, whole_index
+from covector.backends.cpu.emit.arith import apply
+from covector.backends.cpu.emit.convert import literal
+from covector.backends.cpu.emit.env import Env
+from covector.backends.cpu.emit.memory import load
+from covector.backends.cpu.emit.ssa import Builder, Value
+from covector.backends.cpu.emit.types import element
+from covector.ir.index import Data, Quotient
+from covector.ir.scalar import Expr
+
+if TYPE_CHECKING:
+    from covector.backends.cpu.target import Target
+
+
+@final
+class Nest:
+    """What every part of the emitter shares.  `lanes` is the width of every vector loop."""
+
+    __slots__ = ("_orders", "_unstable", "b", "lanes", "memory", "target")
+
+    def __init__(self, target: Target, lanes: int) -> None:
+        self.target, self.lanes = target, lanes
+        self.b = Builder(target.f16c)
+        self.memory: dict[str, Memory] = {}
+        self._orders: dict[Expr, list[Expr]] = {}
+        self._unstable: set[Expr] = set()
+
+    def value(self, root: Expr, env: Env) -> Value:
+        """The value of an expression for this instance: a scalar, or a vector of `env.lanes`."""
+        memo, fresh = env.memo, env.fresh
+        found = memo.get(root) or fresh.get(root)
+        if found is not None:
+            return found
+        unstable = self._unstable
+        for node in self._order(root):
+            home = fresh if node in unstable else memo
+            if node not in home:
+                home[node] = self._node(node, env)
+        return home[root]
+
+    def lifted(self, root: Expr, env: Env) -> Value:
+        """As `value`, with all the lanes of this instance."""
+        return self.b.splat(self.value(root, env), env.lanes)
+
+    def _node(self, node: Expr, env: Env) -> Value:
+        op = node.op
+        if op == "load":
+            return load(self, node.extra[0], node.extra[1], env)
+        if op == "const":
+            return literal(self.b, node.extra, element(node.dtype))
+        if op == "name":
+            return env.names[node.extra]
+        if op == "index":
+            return whole_index(self, node.extra, env, element(node.dtype))
+        memo, fresh, unstable = env.memo, env.fresh, self._unstable
+        args = [fresh[a] if a in unstable else memo[a] for a in node.args]
+        return apply(self.b, op, element(node.dtype), element(node.args[0].dtype), args)
+
+    def _order(self, root: Expr) -> list[Expr]:
+        """Nodes below `root` in the order of evaluation, data-dependent indices included."""
+        order = self._orders.get(root)
+        if order is not None:
+            return order
+        order, seen, unstable = [], set(), self._unstable
+        stack: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
+        while stack:
+            node, below = stack.pop()
+            if below is not None:
+                order.append(node)
+                if any(c in unstable for c in below) or (
+                    node.op == "load" and self.memory[node.extra[0]].written
+                ):
+                    unstable.add(node)
+            elif node not in seen:
+                seen.add(node)
+                below = _children(node)
+                stack.append((node, below))
+                stack.extend((c, None) for c in reversed(below) if c not in seen)
+        self._orders[root] = order
+        return order
+
+
+def _children(node: Expr) -> tuple[Expr, ...]:
+    if node.op == "load":
+        return tuple(x for i in node.extra[1] for x in data_in(i))
+    if node.op == "index":
+        return tuple(data_in(node.extra))
+    return node.args
+
+
+def data_in(index: Any) -> list[Expr]:
+    """The expressions that an index reads from memory."""
+    found: list[Expr] = []
+    for atom, _ in index.terms:
+        if isinstance(atom, Data):
+            found.append(atom.value)
+        elif isinstance(atom, Quotient):
+            found += data_in(atom.index)
+    return found

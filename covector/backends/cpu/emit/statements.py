@@ -1,0 +1,157 @@
+"""Statements: loops, folds and stores, each emitted for a list of instances at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from covector.backends.cpu.emit import fold, tile
+from covector.backends.cpu.emit.address import scalar_index
+from covector.backends.cpu.emit.fold import combine_update
+from covector.backends.cpu.emit.memory import store
+from covector.backends.cpu.emit.ssa import Value
+from covector.backends.cpu.emit.vectorise import (
+    Phase, overlap_is_harmless, phases, whole_blocks,
+)  # fmt: skip
+from covector.compiler.loops.program import Fold, For, If, Let, Scan, Statement, Store, Update
+
+if TYPE_CHECKING:
+    from covector.backends.cpu.emit.env import Env
+    from covector.backends.cpu.emit.nest import Nest
+
+
+def emit_body(nest: Nest, statements: list[Statement], envs: list[Env]) -> None:
+    """Each statement in turn, for every instance."""
+    for s in statements:
+        for env in envs:
+            env.fresh.clear()
+        EMIT[type(s)](nest, s, envs)
+
+
+def _let(nest: Nest, s: Let, envs: list[Env]) -> None:
+    for env in envs:
+        env.define(s.name, nest.value(s.value, env))
+
+
+def _store(nest: Nest, s: Store, envs: list[Env]) -> None:
+    for env in envs:
+        where = None if s.where is None else nest.value(s.where, env)
+        if where is not None and where.type.lanes == 1:
+            # One answer for all lanes: a branch, so that what it guards is not even read.
+            def inside(env: Env = env) -> list[Value]:
+                inner = env.fork()
+                store(nest, s.buffer, s.index, nest.value(s.value, inner), inner, None)
+                return []
+
+            nest.b.branch(where, inside)
+            continue
+        store(nest, s.buffer, s.index, nest.value(s.value, env), env, where)
+
+
+def _bounds(nest: Nest, s: Any, env: Env) -> tuple[Value, Value]:
+    return scalar_index(nest, s.low, env), scalar_index(nest, s.high, env)
+
+
+def _together(
+    nest: Nest, s: Any, envs: list[Env], emit: Callable[[Value, Value, list[Env]], None]
+) -> None:
+    """Instances whose bounds agree share one loop; others have loops of their own."""
+    groups: dict[tuple[Value, Value], list[Env]] = {}
+    for env in envs:
+        groups.setdefault(_bounds(nest, s, env), []).append(env)
+    for (low, high), group in groups.items():
+        emit(low, high, group)
+
+
+def _for(nest: Nest, s: For, envs: list[Env]) -> None:
+    def vector(low: Value, high: Value, group: list[Env]) -> None:
+        for phase in phases(nest, s.axis, low, high, s.unroll, overlap_is_harmless(s.body)):
+
+            def body(i: Value, carried: list[Value], phase: Phase = phase) -> list[Value]:
+                copies, _ = phase.instances(i, group)
+                emit_body(nest, s.body, [env for instances in copies for env in instances])
+                return carried
+
+            nest.b.loop(phase.low, phase.high, phase.step, [], body)
+
+    def serial(low: Value, high: Value, group: list[Env]) -> None:
+        _serial(nest, s, low, high, group)
+
+    if s.mode == "tile":
+        for env in envs:
+            low, high = _bounds(nest, s, env)
+            tile.tiled(nest, s, env, low, high)
+        return
+    _together(nest, s, envs, vector if s.mode == "vector" and nest.lanes > 1 else serial)
+
+
+def _serial(nest: Nest, s: For, low: Value, high: Value, envs: list[Env]) -> None:
+    b = nest.b
+
+    def copies(count: int) -> Callable[[Value, list[Value]], list[Value]]:
+        def body(i: Value, carried: list[Value]) -> list[Value]:
+            inner = [env.bind(s.axis, i, u) for env in envs for u in range(count)]
+            emit_body(nest, s.body, inner)
+            return carried
+
+        return body
+
+    if s.unroll > 1:
+        main = whole_blocks(b, low, high, s.unroll)
+        b.loop(low, main, s.unroll, [], copies(s.unroll))
+        low = main
+    b.loop(low, high, 1, [], copies(1))
+
+
+def _if(nest: Nest, s: If, envs: list[Env]) -> None:
+    for env in envs:
+        condition = nest.value(s.condition, env)
+        if condition.type.lanes > 1:
+            raise ValueError(f"the condition {s.condition} of an If differs between lanes")
+
+        def side(statements: list[Statement], env: Env = env) -> Callable[[], list[Value]]:
+            def body() -> list[Value]:
+                emit_body(nest, statements, [env.fork()])
+                return []
+
+            return body
+
+        nest.b.branch(condition, side(s.body), side(s.orelse) if s.orelse else None)
+
+
+def _scan(nest: Nest, s: Scan, envs: list[Env]) -> None:
+    _together(nest, s, envs, lambda low, high, group: _scan_loop(nest, s, low, high, group))
+
+
+def _scan_loop(nest: Nest, s: Scan, low: Value, high: Value, envs: list[Env]) -> None:
+    b, names = nest.b, [name for name, _ in s.carries]
+    start = [nest.lifted(value, env) for env in envs for _, value in s.carries]
+
+    def body(i: Value, carried: list[Value]) -> list[Value]:
+        at = b.sub(b.sub(b.add(low, high), b.int(1)), i) if s.reverse else i
+        inner = [env.bind(s.axis, at) for env in envs]
+        for k, env in enumerate(inner):
+            for name, v in zip(names, carried[k * len(names) :], strict=False):
+                env.define(name, v)
+        emit_body(nest, s.body, inner)
+        for env in inner:
+            env.fresh.clear()
+        return [nest.lifted(value, env) for env in inner for value in s.next]
+
+    last = b.loop(low, high, 1, start, body)
+    for k, env in enumerate(envs):
+        for name, v in zip(names, last[k * len(names) :], strict=False):
+            env.define(name, v)
+
+
+def _update(nest: Nest, s: Update, envs: list[Env]) -> None:
+    combine_update(nest, s, envs)
+
+
+def _fold(nest: Nest, s: Fold, envs: list[Env]) -> None:
+    fold.emit_fold(nest, s, envs, emit_body)
+
+
+EMIT: Final[dict[type, Callable[[Nest, Any, list[Env]], None]]] = {
+    Let: _let, Store: _store, Update: _update, For: _for, If: _if, Scan: _scan, Fold: _fold,
+}  # fmt: skip

@@ -1,0 +1,192 @@
+"""The memory that native code and Python share: structures of words, in `language`'s terms.
+
+Python fills them through ctypes (`build.py`); the order of fields is the layout.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from .language import Struct, word
+
+# Results of a lookup that are no objects.
+MISS: Final = 1
+
+# Flags of a record.
+LONG: Final = 1  # worth releasing the interpreter lock
+
+# Places in `Context.operators`; the fallback of place i is at OPERATOR_FALLBACKS + 2 i, its
+# reflected form at + 1.
+FIRST_COMPARISON: Final = 14
+FIRST_UNARY: Final = 20
+SUBSCRIPT: Final = 24
+OPERATORS: Final = 25
+OPERATOR_FALLBACKS: Final = 8
+FALLBACKS: Final = 58
+
+# Steps of a pattern (kind, n, address): how arguments become leaves, a small stack machine.
+ARGUMENT: Final = 0  # push argument i
+LEAF: Final = 1  # pop the next leaf
+NONE: Final = 2  # pop None
+TUPLE: Final = 3  # pop a tuple of n, push its items
+LIST: Final = 4  # pop a list of n, push its items
+DICT: Final = 5  # pop a dict of n, push the values of the keys at the address
+NAMED: Final = 6  # pop an instance of the tuple subclass at the address, of n; push its items
+SAME: Final = 7  # pop the very object at the address
+INTEGER: Final = 8  # pop a Python integer: a run-time symbol
+# Steps of a result; each pushes one object, made of the n last: LEAF (output n), NONE, TUPLE,
+# LIST, DICT (keys at the address), NAMED (what the callable at the address gives).
+
+
+class Object(Struct):
+    """The head of every Python object."""
+
+    refcount: word
+    type: word
+
+
+class Pool(Struct):
+    """The caching allocator."""
+
+    in_use: word
+    cached: word
+    peak: word
+    limit: word
+    advise: word  # madvise, or 0
+    free: word  # one list of free blocks a size class
+
+
+class Buffer(Object):
+    """Memory that frees itself: a block of the pool, or another object's if `owner` is set."""
+
+    address: word
+    nbytes: word
+    owner: word
+
+
+class Array(Object):
+    """`runtime.array.Array`: its slots, in the order of its declaration."""
+
+    aval: word
+    buffer: Buffer
+    sharding: word
+    weakrefs: word
+
+
+class Layout(Struct):
+    """What native code needs to know of an aval."""
+
+    kind: word  # ord of the NumPy kind; 'e' half, 'E' bfloat16, 0 other
+    itemsize: word
+    ndim: word
+    size: word
+    nbytes: word
+    format: word  # C string of the buffer protocol, or 0
+    shape: word
+    strides: word
+    dtype: word  # the NumPy dtype of the elements in memory
+    extended: word  # 1: the elements are opaque
+
+
+class Record(Struct):
+    """One compiled program for one signature."""
+
+    leaves: word  # their number
+    signature: word  # (aval, sharding) a leaf
+    hidden: word  # number of captured buffers
+    hidden_data: word
+    outputs: word  # their number
+    output_types: word  # (aval, bytes, sharding) an output
+    code: word
+    symbols: word  # addresses of the constant ones
+    constant_symbols: word  # their number
+    integers: word  # number of symbols that are arguments
+    bounds: word  # what each of them must stay below
+    arena: word
+    flags: word
+    donated: word  # number of arguments given up
+    donated_leaves: word
+    result: word  # steps, or 0 for a single array
+    result_steps: word
+    holder: word  # the Python object that keeps all this alive
+
+
+class Pattern(Struct):
+    """One structure of arguments, with a hash table of records by the leaves' types."""
+
+    arguments: word  # number of positional ones
+    names: word  # number of keywords
+    keywords: word
+    program: word  # steps, or 0 where every argument is a leaf
+    steps: word
+    leaves: word
+    integers: word
+    depth: word
+    mask: word
+    slots: word
+
+
+class Index(Struct):
+    """What an entry knows: its patterns."""
+
+    count: word
+    patterns: word
+
+
+class Entry(Object):
+    """A callable: tries its records, else calls `fallback`."""
+
+    vectorcall: word
+    fallback: word
+    index: Index
+    state: word  # the Python object that owns the index
+    dict: word
+    weakrefs: word
+
+
+class View(Struct):
+    """Py_buffer of the C API."""
+
+    buf: word
+    obj: word
+    len: word
+    itemsize: word
+    readonly_ndim: word  # two C ints
+    format: word
+    shape: word
+    strides: word
+    suboffsets: word
+    internal: word
+
+
+class Context(Struct):
+    """What the code knows of the process."""
+
+    quiet: word  # address of the quiet word
+    array_type: word
+    buffer_type: word
+    entry_type: word
+    float_type: word
+    int_type: word
+    bool_type: word
+    tuple_type: word
+    list_type: word
+    dict_type: word
+    none: word
+    true: word
+    false: word
+    wide: word  # 1 under enable_x64
+    weak_float: word
+    weak_int: word
+    strong_bool: word
+    layouts: word  # dict: aval -> address of its Layout
+    make_layout: word  # the function that adds one
+    resolve: word  # waits for, or refuses, an array without memory
+    deleted: word  # what a donated array holds
+    fallbacks: word  # Python functions by slot
+    operators: word  # entries by operator, as in FIRST_* below
+    not_implemented: word
+    memory_error: word
+    buffer_error: word
+    array_data: word  # offset of the data pointer in NumPy's array object
+    array_class: word  # numpy.ndarray

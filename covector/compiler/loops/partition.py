@@ -1,0 +1,327 @@
+"""Cuts a program into steps: which values get memory, and which kernel stores which of them.
+
+Works backwards from the outputs.  A step is a kernel over a group of values, a push, a running
+reduction, or a library call; what a step loads and nobody has made yet becomes a root itself.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import final
+
+from covector.compiler.loops.address import Accesses
+from covector.compiler.loops.graph import Graph, Node, Value
+from covector.compiler.loops.lower import Apart, MustBuffer, Refusal
+from covector.compiler.loops.planner import Group, lower_group
+from covector.compiler.loops.program import Fold, For, Kernel, Statement
+from covector.compiler.loops.serial import lower_cumulate, lower_push
+from covector.ir.scalar import Expr
+
+#: Costs an element, in additions: what a buffer adds (write), and each stream that is read.
+WRITE_COST, STREAM_COST = 16, 6
+#: Values stored by one kernel; lowerings of one step.
+GROUP_SIZE, ATTEMPTS = 8, 400
+
+
+@final
+class Step:
+    """One step: `makes` these values, `loads` those.  kernel: None for a library call.
+
+    base: the value whose elements the result of a push starts with.
+    """
+
+    __slots__ = ("arguments", "base", "group", "kernel", "loads", "makes", "node")
+
+    def __init__(self, makes: Sequence[Value], node: Node | None, group: Group | None) -> None:
+        self.makes, self.node, self.group = list(makes), node, group
+        self.kernel: Kernel | None = None
+        self.base: Value | None = None
+        #: The values of the kernel's buffers, in order.
+        self.arguments: list[Value] = []
+        self.loads: list[Value] = []
+
+
+@final
+class Partition:
+    """The steps that make `outputs`, in an order that respects their loads."""
+
+    def __init__(self, graph: Graph, outputs: Iterable[Value]) -> None:
+        self.graph = graph
+        self.outputs = [v for v in dict.fromkeys(outputs) if v.node is not None]
+        self.memory: dict[Value, None] = {}
+        self.maker: dict[Value, Step] = {}
+        self.queue: list[tuple[int, int, Value]] = []
+        self.inlined: dict[Value, dict[Step, None]] = {}
+        self.costly: dict[Value, int] = {}
+        self.ancestors = _ancestors(graph.nodes)
+        self.sources: dict[Value, frozenset[Value]] = {}
+
+    def run(self) -> list[Step]:
+        """The steps, in order."""
+        for v in self.outputs:
+            self.need(v)
+        stale: dict[Step, None] = {}
+        while self.queue or stale:
+            if not self.queue:
+                step = next(iter(stale))
+                del stale[step]
+                self._lower(step)
+                continue
+            value = heapq.heappop(self.queue)[2]
+            if value in self.maker:
+                continue
+            for step in self.inlined.pop(value, {}):
+                stale[step] = None  # it computes the value again: let it load it
+            step = self._step_for(value)
+            stale.pop(step, None)
+        return self._ordered()
+
+    def need(self, value: Value) -> None:
+        """Give `value` memory of its own."""
+        if value.node is not None and value not in self.memory:
+            self.memory[value] = None
+            heapq.heappush(self.queue, (-value.position, -value.number, value))
+
+    # One step
+
+    def _forget(self, step: Step) -> None:
+        for steps in self.inlined.values():
+            steps.pop(step, None)
+
+    def _step_for(self, value: Value) -> Step:
+        node = value.node
+        assert node is not None
+        if node.rule == "kernel":
+            group = Group([value])
+            step = Step([value], None, group)
+            self._lower(step)
+            self._widen(step)
+        else:
+            step = Step(node.outs, node, None)
+            for v in node.outs:
+                self.memory[v] = None
+            self._lower(step)
+        for v in step.makes:
+            self.maker[v] = step
+        return step
+
+    def _lower(self, step: Step) -> None:
+        """(Re)make the kernel of `step`, giving memory to what it cannot recompute."""
+        for _ in range(ATTEMPTS):
+            try:
+                self._attempt(step)
+                break
+            except (MustBuffer, Apart) as refusal:
+                value = refusal.args[0]
+                if step.group is not None and value in step.makes and len(step.makes) > 1:
+                    self._drop(step, value)
+                elif value in step.makes:
+                    raise RuntimeError(f"the planner cannot place {value} in a loop nest") from None
+                else:
+                    self.need(value)
+        else:
+            raise RecursionError(f"the planner found no placement for {step.makes}")
+        for v in step.loads:
+            self.need(v)
+
+    def _drop(self, step: Step, value: Value) -> None:
+        step.makes.remove(value)
+        assert step.group is not None
+        step.group.roots = list(step.makes)
+        self.maker.pop(value, None)
+        heapq.heappush(self.queue, (-value.position, -value.number, value))
+
+    def _attempt(self, step: Step) -> None:
+        own = set(step.makes)
+
+        def in_memory(v: Value) -> bool:
+            return v.node is None or v in self.memory or (v not in own and self._elsewhere(v, step))
+
+        if step.group is not None:
+            names = "_".join(r.node.op.name for r in step.makes[:2] if r.node is not None)
+            step.kernel, step.arguments = lower_group(step.group, in_memory, names)
+            for v, cost in step.group.inlined.items():
+                self.costly[v] = cost
+                self.inlined.setdefault(v, {})[step] = None
+        elif step.node is not None and step.node.rule == "library":
+            step.arguments = [v for v in step.node.args if isinstance(v, Value)]
+        elif step.node is not None and step.node.rule == "push":
+            step.kernel, step.arguments, step.base = lower_push(step.node, in_memory)
+        elif step.node is not None and step.node.rule == "cumulate":
+            step.kernel, step.arguments = lower_cumulate(step.node, in_memory)
+        else:
+            raise NotImplementedError(f"{step.node}: it states no native rule")
+        read = [*step.arguments, *([] if step.base is None else [step.base])]
+        step.loads = [v for v in dict.fromkeys(read) if v not in own]
+
+    def _elsewhere(self, v: Value, step: Step) -> bool:
+        """Whether another step computes `v` already and doing it again costs more than memory."""
+        others = self.inlined.get(v)
+        if not others or others.keys() <= {step}:
+            return False
+        streams = sum(min(1.0, (s.size or 0) / max(v.size or 1, 1)) for s in self._sources(v))
+        if self.costly[v] + STREAM_COST * streams <= WRITE_COST + 2 * STREAM_COST:
+            return False
+        self.need(v)
+        return True
+
+    def _sources(self, v: Value) -> frozenset[Value]:
+        """The values in memory that `v` is computed from."""
+        stack, found, seen = [v], set(), {v}
+        while stack:
+            node = stack.pop().node
+            assert node is not None
+            for a in node.args:
+                if isinstance(a, Expr) or a in seen:
+                    continue
+                seen.add(a)
+                if a.node is None or a in self.memory:
+                    found.add(a)
+                    if len(found) > 8:
+                        return frozenset(found)
+                else:
+                    stack.append(a)
+        return frozenset(found)
+
+    # Several values in one kernel
+
+    def _widen(self, step: Step) -> None:
+        """Let the kernel store other values that are wanted, where they share its loads."""
+        (first,) = step.makes
+        mine = self._sources(first)
+        found = []
+        for _, _, v in sorted(self.queue):
+            node = v.node
+            assert node is not None
+            if v in self.maker or v in found or node.rule != "kernel" or not _fits(v, first):
+                continue
+            if any(s.size is None or s.size > 1 for s in mine & self._sources(v)):
+                found.append(v)
+        found = found[: GROUP_SIZE - 1]
+        alone = {v: self._alone(v) for v in found}
+        apart = sum(alone.values())
+        if len(found) > 1 and self._try(step, [first, *found], apart):
+            return
+        for v in found:
+            self._try(step, [*step.makes, v], alone[v])
+
+    def _alone(self, v: Value) -> int:
+        """The traffic of a kernel that stores only `v`."""
+        step = Step([v], None, Group([v]))
+        memory, queue = dict(self.memory), list(self.queue)
+        try:
+            self._lower(step)
+            assert step.kernel is not None
+            return traffic(step.kernel)
+        finally:
+            self.memory, self.queue = memory, queue
+            self._forget(step)
+
+    def _try(self, step: Step, makes: list[Value], apart: int) -> bool:
+        """Lower `step` for `makes`, if that moves less memory than kernels of their own (those of
+        the new ones move `apart`); or leave it as it was."""
+        assert step.kernel is not None
+        before = step.makes, step.kernel, step.arguments, step.loads, step.group
+        memory, queue = dict(self.memory), list(self.queue)
+        new = Step(makes, None, Group(makes))
+        try:
+            self._lower(new)
+            assert new.kernel is not None
+            good = len(new.makes) == len(makes) and not self._cyclic(new)
+            good = good and traffic(new.kernel) < traffic(step.kernel) + apart
+        except Refusal:
+            good = False
+        if good:
+            self._forget(step)
+            for steps in self.inlined.values():
+                if new in steps:
+                    del steps[new]
+                    steps[step] = None
+            step.makes, step.kernel, step.arguments = new.makes, new.kernel, new.arguments
+            step.loads, step.group = new.loads, new.group
+            return True
+        self._forget(new)
+        step.makes, step.kernel, step.arguments, step.loads, step.group = before
+        self.memory, self.queue = memory, queue
+        return False
+
+    def _cyclic(self, step: Step) -> bool:
+        """Whether something that the step loads depends on something that it makes."""
+        roots = 0
+        for v in step.makes:
+            assert v.node is not None
+            roots |= 1 << v.node.position
+        return any(
+            v.node is not None and self.ancestors[v.node.position] & roots for v in step.loads
+        )
+
+    # Order
+
+    def _ordered(self) -> list[Step]:
+        """The steps that the outputs depend on, each after those that make what it loads."""
+        order: dict[Step, None] = {}
+        roots = sorted({self.maker[v]: None for v in self.outputs}, key=_position)
+        stack = [(s, False) for s in reversed(roots)]
+        while stack:
+            step, ready = stack.pop()
+            if step in order:
+                continue
+            if ready:
+                order[step] = None
+                continue
+            stack.append((step, True))
+            before = {self.maker[v]: None for v in step.loads if v.node is not None}
+            stack.extend((s, False) for s in sorted(before, key=_position, reverse=True))
+        return list(order)
+
+
+def traffic(kernel: Kernel) -> int:
+    """Elements that a kernel moves between registers and memory that is not its own."""
+    total = 0
+    outside = {n for n, b in kernel.buffers.items() if b.home != "scratch"}
+
+    def visit(body: Sequence[Statement], trips: int) -> None:
+        nonlocal total
+        straight = [s for s in body if not isinstance(s, For)]
+        for s in straight:
+            if isinstance(s, Fold):
+                inner = trips
+                for _, low, high in s.loops:
+                    inner *= (high - low).constant or 1
+                total += inner * _count([s, *s.stores], outside)
+                straight = [t for t in straight if t is not s]
+        total += trips * _count(straight, outside)
+        for s in body:
+            if isinstance(s, For):
+                visit(s.body, trips * ((s.high - s.low).constant or 1))
+
+    visit(kernel.body, 1)
+    return total
+
+
+def _count(body: Sequence[Statement], outside: set[str]) -> int:
+    return sum(b in outside for b, _ in Accesses(body).places)
+
+
+def _position(step: Step) -> int:
+    return min(v.position for v in step.makes)
+
+
+def _fits(v: Value, first: Value) -> bool:
+    """Whether `v` can be stored in the loops over `first`: the same leading axes."""
+    if len(v.shape) > len(first.shape) and any(n != 1 for n in v.shape[len(first.shape) :]):
+        return False
+    return all(n in (m, 1) for n, m in zip(v.shape, first.shape, strict=False))
+
+
+def _ancestors(nodes: Sequence[Node]) -> list[int]:
+    """For each node the set of nodes it depends on and itself, as the bits of an int."""
+    out: list[int] = []
+    for node in nodes:
+        bits = 1 << node.position
+        for a in node.args:
+            if isinstance(a, Value) and a.node is not None:
+                bits |= out[a.node.position]
+        out.append(bits)
+    return out

@@ -1,0 +1,293 @@
+"""Where each value of a kernel lives: recomputed at its uses, in row-local scratch, in a buffer.
+
+`settle` lowers one domain, counts how often each recomputed value would be evaluated, and lowers
+again with better decisions until nothing changes.  A value belongs in memory when computing it
+again costs more than writing it once and reading it back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, final
+
+from covector.compiler.loops.graph import Value
+from covector.compiler.loops.lower import (
+    FoldRef,
+    FoldResult,
+    Lowering,
+    MustBuffer,
+    Scratch,
+    data_of,
+)
+from covector.compiler.loops.schedule import Final, Level, parts_in
+from covector.ir.index import ZERO, Affine
+from covector.ir.scalar import Expr
+
+#: What a scalar operation costs, in additions; 1 where not listed.
+COST = {
+    "const": 0, "name": 0, "index": 1, "load": 1, "select": 1,
+    "div": 5, "rem": 8, "sqrt": 5, "rsqrt": 6, "cbrt": 20, "pow": 40,
+    "exp": 15, "exp2": 12, "expm1": 20, "log": 15, "log1p": 20, "sin": 20, "cos": 20, "tan": 30,
+    "asin": 20, "acos": 20, "atan": 20, "atan2": 30, "sinh": 25, "cosh": 20, "tanh": 20,
+    "asinh": 30, "acosh": 30, "atanh": 25, "logistic": 20, "erf": 25, "erfc": 30, "erf_inv": 30,
+    "lgamma": 60, "digamma": 60, "bessel_i0e": 40, "bessel_i1e": 40,
+}  # fmt: skip
+#: Where a sum of costs stops growing (a DAG's tree cost is exponential).
+ENDLESS = 1_000_000
+#: Writing and reading back one element, in additions.
+MEMORY_COST, READ_COST = 8, 2
+#: Scratch of one row stays in L2, scratch for a whole kernel in L1.
+ROW_SCRATCH_BYTES, KERNEL_SCRATCH_BYTES = 256 * 1024, 32 * 1024
+#: A reduction to a few numbers that a bigger domain then uses is a kernel of its own (it can be
+#: spread over threads) beyond this many elements.
+WHOLE_FOLD = 16 * 1024
+#: Lowerings of one domain; the last one is taken as it is.
+ROUNDS = 12
+
+
+@final
+class Settled:
+    """A lowered domain whose placement is decided."""
+
+    __slots__ = ("finals", "low")
+
+    def __init__(self, low: Lowering, finals: list[Final]) -> None:
+        self.low, self.finals = low, finals
+
+
+@final
+class Pass:
+    """One set of loops in which values are asked for: a fold, a scratch fill, or the stores."""
+
+    __slots__ = ("leaves", "level", "order", "trips")
+
+    def __init__(
+        self, level: Level, order: Sequence[str], trips: dict[str, int], leaves: list[Expr]
+    ) -> None:
+        self.level, self.order, self.trips, self.leaves = level, order, trips, leaves
+
+    def evaluations(self, axes: frozenset[str]) -> int:
+        """How often a value that depends on `axes` is computed: hoisted as far as they allow."""
+        count = pending = 1
+        for a in self.order:
+            pending *= self.trips[a]
+            if a in axes:
+                count = pending
+        return count
+
+
+def settle(roots: Sequence[tuple[Value, tuple[Affine, ...]]], low: Lowering) -> Settled:
+    """Lower `roots` at their indices, with scratch where it pays; raises MustBuffer for a value
+    that must get a buffer."""
+    low.root_index = dict(roots)
+    finals = [
+        Final(v, i, low.leaf(v, i), frozenset().union(*map(low.axes_of, i)) if i else frozenset())
+        for v, i in roots
+    ]
+    for _ in range(ROUNDS):
+        low.reset()
+        low.resolve([f.leaf for f in finals])
+        _resolve_fills(low)
+        if not _decide(low, finals):
+            break
+    return Settled(low, finals)
+
+
+def _resolve_fills(low: Lowering) -> None:
+    """Lower what the scratch in use is filled with."""
+    known: set[Scratch] = set()
+    while True:
+        used = [p for p in parts_in(low.done.values()) if isinstance(p, Scratch)]
+        new = [s for s in used if s not in known]
+        if not new:
+            low.scratch = {s.value: s for s in used}
+            return
+        for s in new:
+            known.add(s)
+            for a, l, h in s.fill_axes():
+                low.box[a] = (l, h)
+            low.resolve([low.say(s.value.node, s.fill_index())[s.value.number]])  # type: ignore[arg-type]
+
+
+def fill_root(low: Lowering, s: Scratch) -> Expr:
+    """What an own fill of `s` stores, unresolved."""
+    return low.say(s.value.node, s.fill_index())[s.value.number]  # type: ignore[arg-type]
+
+
+def _passes(low: Lowering, finals: Sequence[Final]) -> list[Pass] | None:
+    """Every pass with the leaves it reaches; None if trip counts are not numbers."""
+    trips: dict[str, int] = {}
+    for a, (l, h) in low.box.items():
+        if isinstance(a, str):
+            n = h - l
+            if n.terms:
+                return None
+            trips[a] = n.const
+    needs = sorted({f.need for f in low.folds} | {s.rows for s in low.scratch.values()}, key=len)
+    rank = {a: k for k, need in reversed(list(enumerate(needs))) for a in need}
+    own = sorted(low.own, key=lambda a: (rank.get(a, len(needs)), low.own[a]))
+    deepest = needs[-1] if needs else frozenset()
+    out = []
+    for f in finals:
+        order = [a for a in own if a in f.axes]
+        out.append(Pass(f.axes & deepest, order, trips, low.reach([f.leaf])))
+    for ref in low.folds:
+        order = [a for a in own if a in ref.need] + [a for a, _, _ in ref.loops]
+        roots = [*ref.values, *([] if ref.init is None else [ref.init])]
+        out.append(Pass(ref.need, order, trips, low.reach(roots)))
+    for s in low.scratch.values():
+        order = [a for a in own if a in s.rows] + [a for a, _, _ in s.fill_axes()]
+        out.append(Pass(s.rows, order, trips, low.reach([fill_root(low, s)])))
+    return out
+
+
+def costs(low: Lowering, folds: bool = False) -> dict[Expr, int]:
+    """The cost of every resolved node, with all that is recomputed below it; `folds`: with the
+    reductions it needs."""
+    cost: dict[Expr, int] = {}
+    for e in low.done:  # in order: arguments before users
+        total = COST.get(e.op, 1)
+        if e.op == "load":
+            target = low.targets.get(e)
+            if target is not None:
+                total = cost.get(target, 1)
+            else:
+                total += sum(cost.get(d, 0) for i in e.extra[1] if i.terms for d in data_of(i))
+        elif folds and e.op == "name" and isinstance(e.extra, FoldResult):
+            ref = e.extra.ref
+            volume = _product((h - l).constant or 1 for _, l, h in ref.loops)
+            total += volume * sum(cost[v] + 1 for v in ref.values)
+        else:
+            for a in e.args:
+                total += cost[a]
+        cost[e] = min(total, ENDLESS)
+    return cost
+
+
+def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
+    """Move values to scratch where that pays (True if any), or raise MustBuffer."""
+    passes = _passes(low, finals)
+    if passes is None:
+        return False
+    _check_folds(low, passes)
+    uses: dict[Value, dict[tuple[int, Expr], int]] = {}
+    for k, p in enumerate(passes):
+        for leaf in p.leaves:
+            value, index = leaf.extra
+            target = low.targets[leaf]
+            if target is None or value.node is None:
+                continue
+            axes = frozenset().union(*map(low.axes_of, index)) if index else frozenset()
+            # What is fixed within a row is computed once a row for all passes.
+            where = -1 if axes <= p.level else k
+            uses.setdefault(value, {})[where, leaf] = p.evaluations(axes)
+    cost = costs(low)
+    covered: set[Expr] = set()
+    changed = False
+    for value in sorted(uses, key=lambda v: v.position, reverse=True):
+        asked = uses[value]
+        if value in low.scratch or any(leaf in covered for _, leaf in asked):
+            continue
+        count, size = sum(asked.values()), value.size or 0
+        again = cost[next(leaf for _, leaf in asked)]
+        if again * (count - size) <= MEMORY_COST * size + READ_COST * count:
+            continue
+        low.scratch[value] = _scratch_for(value, asked, low, passes)
+        covered.update(low.reach([leaf for _, leaf in asked]))
+        changed = True
+    return changed
+
+
+def _check_folds(low: Lowering, passes: Sequence[Pass]) -> None:
+    """Refuse folds that would run far more often than they have results, or that should be
+    kernels of their own."""
+    trips = passes[0].trips
+    whole = any(p.order and not p.level and p.evaluations(frozenset(p.order)) > 1 for p in passes)
+    seen: dict[Any, FoldRef] = {}
+    for ref in low.folds:
+        value = ref.node.outs[0]
+        first = seen.setdefault(ref.node, ref)
+        count = _product(trips[a] for a in ref.need)
+        volume = _product(h.const - l.const for _, l, h in ref.loops)
+        again = volume * (count - (value.size or 0))
+        if first.index != ref.index:
+            again += volume * count
+        if again > MEMORY_COST * (value.size or 0) + READ_COST * count:
+            raise MustBuffer(value)
+        if not ref.need and low.own and volume > WHOLE_FOLD and whole:
+            raise MustBuffer(value)
+
+
+def _scratch_for(
+    value: Value,
+    asked: dict[tuple[int, Expr], int],
+    low: Lowering,
+    passes: Sequence[Pass],
+) -> Scratch:
+    """Scratch that covers every use of `value`, in the deepest rows they share; else MustBuffer."""
+    everywhere = frozenset().union(*(p.level for p in passes))
+    common = everywhere.intersection(*(passes[k].level for k, _ in asked if k >= 0))
+    indices = {leaf.extra[1]: None for _, leaf in asked}
+    used = frozenset().union(*(low.axes_of(i) for index in indices for i in index))
+    levels = {frozenset[str](), *(p.level for p in passes)}
+    fits = [level for level in levels if used & common <= level <= common]
+    rows = min(fits, key=len, default=frozenset())
+    base, dims, size = [], [], 1
+    for same in zip(*indices, strict=True):
+        parts = {_split(i, rows, low) for i in same}
+        rests = {rest for _, rest in parts}
+        if len({b for b, _ in parts}) != 1:
+            raise MustBuffer(value)
+        (first, _), *_ = parts
+        if len(rests) == 1 and not next(iter(rests)).terms:
+            base.append(first + next(iter(rests)))
+            dims.append(None)
+            continue
+        lows, highs = zip(*(low.range_of(r) for r in rests), strict=True)
+        if any(b.terms for b in (*lows, *highs)):
+            raise MustBuffer(value)
+        least, most = min(b.const for b in lows), max(b.const for b in highs)
+        base.append(first)
+        dims.append((least, most - least + 1))
+        size *= most - least + 1
+    limit = ROW_SCRATCH_BYTES if rows else KERNEL_SCRATCH_BYTES
+    if size * 8 > limit * 2 or not _fillable(low, asked, rows):
+        raise MustBuffer(value)
+    return Scratch(value, rows, tuple(base), tuple(dims), len(low.scratch))
+
+
+def _fillable(low: Lowering, asked: dict[tuple[int, Expr], int], rows: Level) -> bool:
+    """Whether what the value is computed from is known in `rows`."""
+    roots = [leaf for _, leaf in asked]
+    return all(part.need <= rows for part in _folds_under(low, roots))
+
+
+def _folds_under(low: Lowering, roots: Sequence[Expr]) -> list[FoldRef]:
+    found = parts_in([low.done[r] for r in roots])
+    return [p for p in found if isinstance(p, FoldRef)] + [
+        f
+        for s in found
+        if isinstance(s, Scratch)
+        for f in parts_in([low.done[fill_root(low, s)]])
+        if isinstance(f, FoldRef)
+    ]
+
+
+def _split(i: Affine, rows: Level, low: Lowering) -> tuple[Affine, Affine]:
+    """`i` as (what is fixed within a row, the rest with the constant)."""
+    fixed = ZERO
+    for atom, c in i.terms:
+        axes = low.axes_of(Affine(0, ((atom, 1),)))
+        if axes <= rows:
+            fixed = fixed + Affine(0, ((atom, c),))
+    return fixed, i - fixed
+
+
+def _product(numbers: Any) -> int:
+    out = 1
+    for n in numbers:
+        out *= n
+    return out
+
+
+__all__ = ["COST", "FoldResult", "Settled", "costs", "settle"]

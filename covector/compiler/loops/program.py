@@ -1,0 +1,271 @@
+"""The loop program: the compiler's second IR, a small typed tree that prints as text.
+
+A `Kernel` is a nest of loops over elements: the planner makes it from a Jaxpr, `verify` checks
+it, `interpret` gives its plain meaning, a backend emits it.  Indices are `Affine`, values are
+scalar `Expr`.  Extents are constants or run-time values (symbols).
+"""
+
+from __future__ import annotations
+
+from covector.ir.index import Affine
+from covector.ir.scalar import Expr
+
+#: What the accumulators of a fold do; 'argmax'/'argmin' carry a (value, index) pair, where the
+#: least index wins ties and a NaN beats every number; the order of combination is free, within
+#: what the emitter documents (lanes, then a tree).
+COMBINE = ("sum", "prod", "max", "min", "and", "or", "xor", "argmax", "argmin")
+
+
+class Buffer:
+    """Memory a kernel reads or writes: dense, C order, unless `strides` (in elements) are given.
+
+    home: 'in', 'out' (write only), 'inout' (updated in place), 'scratch' (the kernel's own;
+    its shape is constant).
+    """
+
+    __slots__ = ("dtype", "home", "name", "shape", "strides")
+
+    def __init__(
+        self,
+        name: str,
+        shape: tuple[Affine, ...],
+        dtype: str,
+        home: str,
+        strides: tuple[Affine, ...] | None = None,
+    ) -> None:
+        self.name, self.shape, self.dtype, self.home = name, shape, dtype, home
+        self.strides = strides
+
+
+class Statement:
+    """One of the final classes below."""
+
+    __slots__ = ()
+
+    def lines(self, pad: str) -> list[str]:
+        """Its text, one line a statement, indented by `pad`."""
+        raise TypeError(f"{type(self).__name__} has no text form")
+
+
+class Store(Statement):
+    """`buffer[index] = value`, where `where` (a 'bool' expression, or None) holds."""
+
+    __slots__ = ("buffer", "index", "value", "where")
+
+    def __init__(
+        self, buffer: str, index: tuple[Affine, ...], value: Expr, where: Expr | None = None
+    ) -> None:
+        self.buffer, self.index, self.value, self.where = buffer, index, value, where
+
+    def lines(self, pad: str) -> list[str]:
+        return [f"{pad}{_place(self)} = {self.value}{_condition(self.where)}"]
+
+
+class Update(Statement):
+    """`buffer[index] = combine(buffer[index], value)`, where `where` holds.
+
+    With a data-dependent index two iterations may meet in one element: the loops around it
+    are then serial, in order.
+    """
+
+    __slots__ = ("buffer", "index", "kind", "value", "where")
+
+    def __init__(
+        self,
+        buffer: str,
+        index: tuple[Affine, ...],
+        kind: str,
+        value: Expr,
+        where: Expr | None = None,
+    ) -> None:
+        self.buffer, self.index, self.kind = buffer, index, kind
+        self.value, self.where = value, where
+
+    def lines(self, pad: str) -> list[str]:
+        return [f"{pad}{_place(self)} {self.kind}= {self.value}{_condition(self.where)}"]
+
+
+class Let(Statement):
+    """Names a value for the statements after it, at this depth."""
+
+    __slots__ = ("name", "value")
+
+    def __init__(self, name: str, value: Expr) -> None:
+        self.name, self.value = name, value
+
+    def lines(self, pad: str) -> list[str]:
+        return [f"{pad}{self.name} = {self.value}"]
+
+
+class Accumulator:
+    """One result of a fold: `names` (two for argmax/argmin), what is combined, and the start.
+
+    `init` None means the identity of `kind` in `dtypes[0]`.
+    """
+
+    __slots__ = ("dtypes", "init", "kind", "names", "values")
+
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        kind: str,
+        dtypes: tuple[str, ...],
+        values: tuple[Expr, ...],
+        init: Expr | None = None,
+    ) -> None:
+        self.names, self.kind, self.dtypes = names, kind, dtypes
+        self.values, self.init = values, init
+
+    def line(self, pad: str) -> str:
+        start = "" if self.init is None else f" from {self.init}"
+        return f"{pad}{', '.join(self.names)} {self.kind}= {', '.join(map(str, self.values))}{start}"
+
+
+class Fold(Statement):
+    """Reductions over one nest, accumulators in registers; results are names afterwards.
+
+    loops: [(axis, low, high)].  `vector`: the axis that has the lanes (None: the surrounding
+    vector loop has them, or no axis).  `stores` fill scratch on the way, before the combine.
+    """
+
+    __slots__ = ("loops", "results", "stores", "unroll", "vector")
+
+    def __init__(
+        self,
+        loops: list[tuple[str, Affine, Affine]],
+        results: list[Accumulator],
+        stores: list[Statement] | None = None,
+        vector: str | None = None,
+        unroll: int = 1,
+    ) -> None:
+        self.loops, self.results, self.stores = loops, results, stores or []
+        self.vector, self.unroll = vector, unroll
+
+    def lines(self, pad: str) -> list[str]:
+        def loop(axis: str, low: Affine, high: Affine) -> str:
+            mark = f":vector*{self.unroll}" if axis == self.vector else ""
+            return f"{axis}{mark} in {low} .. {high}"
+
+        head = f"{pad}fold {', '.join(loop(*item) for item in self.loops)}"
+        inner = pad + "    "
+        return [
+            head,
+            *(line for s in self.stores for line in s.lines(inner)),
+            *(r.line(inner) for r in self.results),
+        ]
+
+
+class Scan(Statement):
+    """A serial loop with carried scalars: `carries` are (name, start); `next` their new values.
+
+    The body's statements see the carries by name; `next` is evaluated after the body.
+    After the loop the names hold the last values.  `reverse` runs from high - 1 down to low.
+    """
+
+    __slots__ = ("axis", "body", "carries", "high", "low", "next", "reverse")
+
+    def __init__(
+        self,
+        axis: str,
+        low: Affine,
+        high: Affine,
+        carries: list[tuple[str, Expr]],
+        body: list[Statement],
+        next: list[Expr],
+        reverse: bool = False,
+    ) -> None:
+        self.axis, self.low, self.high, self.reverse = axis, low, high, reverse
+        self.carries, self.body, self.next = carries, body, next
+
+    def lines(self, pad: str) -> list[str]:
+        start = ", ".join(f"{n} = {e}" for n, e in self.carries)
+        back = " reverse" if self.reverse else ""
+        inner = pad + "    "
+        return [
+            f"{pad}scan {self.axis} in {self.low} .. {self.high}{back} with {start}",
+            *(line for s in self.body for line in s.lines(inner)),
+            *(f"{inner}next {n} = {e}" for (n, _), e in zip(self.carries, self.next, strict=True)),
+        ]
+
+
+class For(Statement):
+    """A loop.  mode: 'serial'; 'vector' (its axis has the lanes); 'tile' (with the loop inside
+    it, a block of lanes x lanes is transposed in registers); 'parallel' (iterations independent:
+    chunks may run on several threads).  `unroll`: so many instances side by side.
+    """
+
+    __slots__ = ("axis", "body", "high", "low", "mode", "unroll")
+
+    def __init__(
+        self,
+        axis: str,
+        low: Affine,
+        high: Affine,
+        body: list[Statement],
+        mode: str = "serial",
+        unroll: int = 1,
+    ) -> None:
+        self.axis, self.low, self.high, self.body = axis, low, high, body
+        self.mode, self.unroll = mode, unroll
+
+    def lines(self, pad: str) -> list[str]:
+        mark = "" if self.mode == "serial" and self.unroll == 1 else f":{self.mode}*{self.unroll}"
+        return [
+            f"{pad}for {self.axis}{mark} in {self.low} .. {self.high}",
+            *(line for s in self.body for line in s.lines(pad + "    ")),
+        ]
+
+
+class If(Statement):
+    """Runs `body` if `condition` (a 'bool' expression that is the same for all lanes) holds."""
+
+    __slots__ = ("body", "condition", "orelse")
+
+    def __init__(
+        self, condition: Expr, body: list[Statement], orelse: list[Statement] | None = None
+    ) -> None:
+        self.condition, self.body, self.orelse = condition, body, orelse or []
+
+    def lines(self, pad: str) -> list[str]:
+        inner = pad + "    "
+        out = [f"{pad}if {self.condition}", *(x for s in self.body for x in s.lines(inner))]
+        if self.orelse:
+            out += [f"{pad}else", *(x for s in self.orelse for x in s.lines(inner))]
+        return out
+
+
+class Kernel:
+    """A nest with its buffers (in the order of its arguments) and run-time symbols.
+
+    As machine code: `void kernel(ptr buffers, ptr symbols)`, two arrays: one pointer a buffer
+    that is not scratch, one i64 a symbol, both in this order.
+    """
+
+    __slots__ = ("body", "buffers", "name", "symbols")
+
+    def __init__(
+        self,
+        name: str,
+        buffers: dict[str, Buffer],
+        body: list[Statement],
+        symbols: tuple[str, ...] = (),
+    ) -> None:
+        self.name, self.buffers, self.body, self.symbols = name, buffers, body, symbols
+
+    def __str__(self) -> str:
+        def one(b: Buffer) -> str:
+            strides = "" if b.strides is None else f" strides[{','.join(map(str, b.strides))}]"
+            return f"{b.home} {b.name}:{b.dtype}[{','.join(map(str, b.shape))}]{strides}"
+
+        head = ", ".join([*map(one, self.buffers.values()), *(f"i64 {s}" for s in self.symbols)])
+        return "\n".join(
+            [f"kernel {self.name}({head})", *(x for s in self.body for x in s.lines("    "))]
+        )
+
+
+def _place(s: Store | Update) -> str:
+    return f"{s.buffer}[{', '.join(map(str, s.index))}]"
+
+
+def _condition(where: Expr | None) -> str:
+    return "" if where is None else f" if {where}"

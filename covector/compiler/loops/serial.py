@@ -1,0 +1,84 @@
+"""Kernels with an order of their own: pushes (writes at computed places) and running reductions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from covector.compiler.loops.address import flattenable
+from covector.compiler.loops.graph import Node, Value
+from covector.compiler.loops.lanes import choose_lanes
+from covector.compiler.loops.lower import Domain, Lowering, MustBuffer, domain_of
+from covector.compiler.loops.naming import make_kernel
+from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
+from covector.ir.index import Affine, affine
+from covector.ir.scalar import Expr, cast, expr
+
+Made = tuple[Kernel, list[Value]]
+
+
+def lower_push(
+    node: Node, in_memory: Callable[[Value], bool]
+) -> tuple[Kernel, list[Value], Value | None]:
+    """The kernel that writes into the result, which holds the base already; and the base."""
+    low, out = Lowering(Domain([], ()), in_memory), node.outs[0]
+    low.ask.begin(node, ())
+    push = node.op.push(low.ask)
+    domain = domain_of(tuple(map(affine, push.extents)), "u")
+    low = Lowering(domain, in_memory)
+    low.ask.begin(node, ())
+    push = node.op.push(low.ask)
+    index, value, kind, where = push.body(list(domain.index))
+    leaves = [value, *([] if where is None else [where])]
+    index = tuple(map(affine, index))
+    holder = expr("load", out.dtype, extra=(out, index))
+    low.targets[holder] = None
+    low.resolve([*leaves, holder])
+    _refuse_folds(low)
+    index = low.done[holder].extra[1]
+    value = low.done[value]
+    where = None if where is None else low.done[where]
+    if kind == "set":
+        body: list[Statement] = [Store(out, index, value, where)]  # type: ignore[arg-type]
+    else:
+        body = [Update(out, index, kind, value, where)]  # type: ignore[arg-type]
+    for a, l, h in reversed(domain.axes):
+        body = [For(a, l, h, body)]
+    kernel, values = make_kernel(node.op.name, body, [out])
+    base = node.args[push.base]
+    if not isinstance(base, Value):
+        raise TypeError(f"{node.op}: a push into a literal; broadcast it first")
+    return kernel, values, base
+
+
+def _refuse_folds(low: Lowering) -> None:
+    for ref in low.folds:
+        raise MustBuffer(ref.node.outs[0])
+
+
+def lower_cumulate(node: Node, in_memory: Callable[[Value], bool]) -> Made:
+    """A serial pass along one axis, inside loops over the others."""
+    domain = domain_of(node.out_shapes[0])
+    low = Lowering(domain, in_memory)
+    low.ask.begin(node, domain.index)
+    rule = node.op.cumulate(low.ask)
+    axis = f"i{rule.axis}"
+    names = [expr("name", e.dtype, extra=f"c{k}") for k, e in enumerate(rule.start)]
+    carries, outputs = rule.step(names, list(domain.index))
+    low.resolve([*rule.start, *carries, *outputs])
+    _refuse_folds(low)
+    done = low.done
+    stores: list[Statement] = [
+        Store(v, domain.index, done[e])  # type: ignore[arg-type]
+        for v, e in zip(node.outs, outputs, strict=True)
+    ]
+    bounds = {a: (l, h) for a, l, h in domain.axes}
+    low_bound, high_bound = bounds.get(axis, (Affine(0), Affine(1)))
+    start = [(str(n.extra), done[e]) for n, e in zip(names, rule.start, strict=True)]
+    body: list[Statement] = [
+        Scan(axis, low_bound, high_bound, start, stores, [done[e] for e in carries], rule.reverse)
+    ]
+    for a, l, h in reversed(domain.axes):
+        if a != axis:
+            body = [For(a, l, h, body)]
+    return make_kernel(node.op.name, body)

@@ -1,0 +1,169 @@
+"""Scalar expressions: what a kernel rule says about ONE element, as an interned, typed DAG.
+
+Kernel rules of `ops` build them, the planner substitutes and costs them, the emitter turns them
+into vector instructions, the loop interpreter evaluates them.  A dtype here is a plain name
+('float32', 'bool', 'bfloat16', 'complex64', ...); a PRNG key element is a 'uint64'.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+BOOL = "bool"
+INDEX = "int64"
+
+#: Every operation, with its number of arguments.  Comparison results are 'bool'; shifts by
+#: amounts >= the width give 0 (or the sign for `shift_right_arithmetic`); integer `div` and
+#: `rem` truncate towards zero and are total (x / 0 = -1, x rem 0 = x, INT_MIN / -1 = INT_MIN);
+#: `max`/`min` propagate NaN and order -0 below +0; float-to-integer `cast` saturates, NaN to 0.
+ARITY = {
+    "const": 0, "load": 0, "name": 0, "index": 0,
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "rem": 2, "neg": 1, "abs": 1, "sign": 1,
+    "max": 2, "min": 2, "fma": 3, "sqrt": 1, "rsqrt": 1, "cbrt": 1, "square": 1,
+    "floor": 1, "ceil": 1, "round_even": 1, "round_away": 1, "trunc": 1, "is_finite": 1,
+    "and": 2, "or": 2, "xor": 2, "not": 1, "population_count": 1, "clz": 1,
+    "shift_left": 2, "shift_right_logical": 2, "shift_right_arithmetic": 2,
+    "mulhi": 2,
+    "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
+    "select": 3, "cast": 1, "bitcast": 1,
+    "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log1p": 1,
+    "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "atan2": 2,
+    "sinh": 1, "cosh": 1, "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1,
+    "logistic": 1, "pow": 2, "erf": 1, "erfc": 1, "erf_inv": 1, "lgamma": 1, "digamma": 1,
+    "nextafter": 2, "bessel_i0e": 1, "bessel_i1e": 1,
+    "complex": 2, "real": 1, "imag": 1, "conj": 1,
+}  # fmt: skip
+
+COMPARISONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge"})
+
+
+class Expr:
+    """A node: `op` of `args`, of element type `dtype`.  Equal nodes are one object.
+
+    `extra` is the Python number of a 'const', the (buffer, index) of a 'load', the name of a
+    'name', the Affine of an 'index'; None elsewhere.  Build nodes with `expr` and the helpers
+    below, or with the operators `+ - * & | ^ ~` and unary `-`.
+    """
+
+    __slots__ = ("__weakref__", "args", "dtype", "extra", "op")
+
+    op: str
+    dtype: str
+    args: tuple[Expr, ...]
+    extra: Any
+
+    def __repr__(self) -> str:
+        return f"<{self.dtype} {self}>"
+
+    def __str__(self) -> str:
+        if self.op == "const":
+            return f"{self.extra}"
+        if self.op == "name" or self.op == "index":
+            return str(self.extra)
+        if self.op == "load":
+            buffer, index = self.extra
+            return f"{buffer}[{', '.join(map(str, index))}]"
+        suffix = f".{self.dtype}" if self.op in ("cast", "bitcast") else ""
+        return f"{self.op}{suffix}({', '.join(map(str, self.args))})"
+
+    def __add__(self, other: Any) -> Expr:
+        return expr("add", self.dtype, self, lift(other, self.dtype))
+
+    def __sub__(self, other: Any) -> Expr:
+        return expr("sub", self.dtype, self, lift(other, self.dtype))
+
+    def __mul__(self, other: Any) -> Expr:
+        return expr("mul", self.dtype, self, lift(other, self.dtype))
+
+    def __and__(self, other: Any) -> Expr:
+        return expr("and", self.dtype, self, lift(other, self.dtype))
+
+    def __or__(self, other: Any) -> Expr:
+        return expr("or", self.dtype, self, lift(other, self.dtype))
+
+    def __xor__(self, other: Any) -> Expr:
+        return expr("xor", self.dtype, self, lift(other, self.dtype))
+
+    def __invert__(self) -> Expr:
+        return expr("not", self.dtype, self)
+
+    def __neg__(self) -> Expr:
+        return expr("neg", self.dtype, self)
+
+
+_interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
+
+
+def expr(op: str, dtype: str, *args: Expr, extra: Any = None) -> Expr:
+    """The node `op(*args)`; the same object for the same request."""
+    # repr keeps 0.0 and -0.0, and True and 1, apart; NaN equal to itself.
+    key = (op, dtype, args, repr(extra) if op == "const" else extra)
+    node = _interned.get(key)
+    if node is None:
+        node = Expr()
+        node.op, node.dtype, node.args, node.extra = op, dtype, args, extra
+        _interned[key] = node
+    return node
+
+
+def const(value: Any, dtype: str) -> Expr:
+    """A literal; `value` is a Python bool, int, float or complex."""
+    return expr("const", dtype, extra=value)
+
+
+def lift(value: Any, dtype: str) -> Expr:
+    """`value` itself if it is a node, else a constant of `dtype`."""
+    return value if isinstance(value, Expr) else const(value, dtype)
+
+
+def compare(op: str, x: Expr, y: Any) -> Expr:
+    """One of `COMPARISONS`; the result is a 'bool'."""
+    return expr(op, BOOL, x, lift(y, x.dtype))
+
+
+def select(condition: Expr, on_true: Any, on_false: Any) -> Expr:
+    """`on_true` where `condition` holds, else `on_false`: both are evaluated."""
+    dtype = on_true.dtype if isinstance(on_true, Expr) else on_false.dtype
+    return expr("select", dtype, condition, lift(on_true, dtype), lift(on_false, dtype))
+
+
+def cast(x: Expr, dtype: str) -> Expr:
+    """The value of `x` as `dtype`."""
+    return x if x.dtype == dtype else expr("cast", dtype, x)
+
+
+def bitcast(x: Expr, dtype: str) -> Expr:
+    """The bits of `x` read as `dtype` (same width)."""
+    return x if x.dtype == dtype else expr("bitcast", dtype, x)
+
+
+def fma(x: Expr, y: Any, z: Any) -> Expr:
+    """`x * y + z`, rounded once."""
+    return expr("fma", x.dtype, x, lift(y, x.dtype), lift(z, x.dtype))
+
+
+def name(label: str, dtype: str) -> Expr:
+    """A value bound by a statement: a fold's result, a `Let`, a carry."""
+    return expr("name", dtype, extra=label)
+
+
+def load(buffer: str, index: tuple[Any, ...], dtype: str) -> Expr:
+    """The element of `buffer` at `index` (a tuple of `Affine`)."""
+    return expr("load", dtype, extra=(buffer, index))
+
+
+def walk(*roots: Expr) -> list[Expr]:
+    """Every node reachable from `roots`, arguments before users, each once (no recursion)."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(node.args) if a not in seen)
+    return order

@@ -1,0 +1,663 @@
+"""Elementwise arithmetic: sums, products, powers, rounding, extrema, parts of complex numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from covector import dtypes, ops
+from covector._base.config import config
+from covector.ir.avals import ShapedArray
+from covector.ir.op import Absent, Linear, Sample
+from covector.ir.scalar import Expr, cast, compare, const, expr, select
+from covector.ir.values import typeof
+from covector.ops import _check
+from covector.ops.families import (
+    Pointwise,
+    binary,
+    like,
+    linear_argument,
+    samples_of,
+    scale,
+    sum_to_aval,
+    unary,
+    wide,
+)
+
+
+def where(condition: Any, on_true: Any, on_false: Any) -> Any:
+    """`on_true` where `condition` holds, else `on_false`."""
+    return ops.select.select_n(condition, on_false, on_true)
+
+
+def reciprocal(x: Any) -> Any:
+    """1 / x."""
+    return div(like(x, 1), x)
+
+
+# Sums and products
+
+
+def _neg_transpose(self: Any, tools: Any, ct: Any, x: Linear) -> list[Any]:
+    return [neg(ct)]
+
+
+neg = unary(
+    "neg", "iufc", np.negative, lambda t, y, x: neg(t), hlo="negate", transpose=_neg_transpose
+)
+
+
+class Add(Pointwise):
+    """Sum."""
+
+    name = "add"
+    arity = 2
+    accepts = "iufc"
+    hlo = "stablehlo.add"
+    numpy = staticmethod(np.add)
+    derivatives = (lambda t, out, x, y: t, lambda t, out, x, y: t)
+    samples = staticmethod(samples_of("add", "iufc", 2, (-2.0, 2.0)))
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """The cotangent, to each linear argument."""
+        return [sum_to_aval(ct, a.aval) if isinstance(a, Linear) else None for a in args]
+
+
+class AddAny(Add):
+    """Sum of cotangents: `add`, by the name that clients of JAX's internals know."""
+
+    name = "add_any"
+    samples = staticmethod(samples_of("add_any", "fc", 2, (-2.0, 2.0)))
+
+
+class Sub(Pointwise):
+    """Difference."""
+
+    name = "sub"
+    arity = 2
+    accepts = "iufc"
+    hlo = "stablehlo.subtract"
+    numpy = staticmethod(np.subtract)
+    derivatives = (lambda t, out, x, y: t, lambda t, out, x, y: neg(t))
+    samples = staticmethod(samples_of("sub", "iufc", 2, (-2.0, 2.0)))
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """The cotangent, negated for the second argument."""
+        return [
+            sum_to_aval(neg(ct) if k else ct, a.aval) if isinstance(a, Linear) else None
+            for k, a in enumerate(args)
+        ]
+
+
+class Mul(Pointwise):
+    """Product."""
+
+    name = "mul"
+    arity = 2
+    accepts = "iufc"
+    hlo = "stablehlo.multiply"
+    numpy = staticmethod(np.multiply)
+    derivatives = (lambda t, out, x, y: scale(t, y), lambda t, out, x, y: scale(t, x))
+    samples = staticmethod(samples_of("mul", "iufc", 2, (-2.0, 2.0)))
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """The cotangent times the other factor."""
+        k = linear_argument(args)
+        out = sum_to_aval(mul(ct, args[1 - k]), args[k].aval)
+        return [out, None] if k == 0 else [None, out]
+
+
+class ScaleTangent(Pointwise):
+    """`t * c`, but 0 where `t` is 0: a tangent times a coefficient that may be infinite or NaN."""
+
+    name = "scale_tangent"
+    arity = 2
+    accepts = "fc"
+    derivatives = (
+        lambda t, out, x, c: scale_tangent(t, c),
+        lambda t, out, x, c: scale_tangent(x, t),
+    )
+    samples = staticmethod(samples_of("scale_tangent", "fc", 2, (-2.0, 2.0)))
+
+    @staticmethod
+    def numpy(t: Any, c: Any) -> Any:
+        """Masked product."""
+        with np.errstate(all="ignore"):
+            return np.where(t == 0, np.zeros((), t.dtype), t * c).astype(t.dtype)
+
+    def element(self, dtype: str, *args: Expr) -> Expr:
+        """Select after the product."""
+        t, c = args
+        return select(compare("eq", t, 0), const(0, dtype), t * c)
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """Its own transpose; for the coefficient, `ct * t` where `t` is not 0."""
+        k = linear_argument(args)
+        out = scale_tangent(ct, args[1]) if k == 0 else scale_tangent(args[0], ct)
+        return [sum_to_aval(out, a.aval) if j == k else None for j, a in enumerate(args)]
+
+
+def _wraps(x: Any, y: Any) -> Any:
+    """Where the quotient does not fit: the least integer by -1."""
+    signed = x.dtype.kind == "i"
+    return (y == -1) & (x == np.iinfo(x.dtype).min) if signed else np.zeros(np.shape(y), bool)
+
+
+def _div_numpy(x: Any, y: Any) -> Any:
+    if x.dtype.kind not in "iu":
+        return np.divide(x, y)
+    wraps = _wraps(x, y)
+    safe = np.where((y == 0) | wraps, 1, y).astype(y.dtype)
+    quotient = np.floor_divide(x, safe)
+    if x.dtype.kind == "i":  # from floor to truncation
+        inexact = quotient * safe != x
+        quotient = quotient + (inexact & ((x < 0) != (safe < 0))).astype(x.dtype)
+    return np.where(y == 0, np.array(-1).astype(x.dtype), quotient)
+
+
+def _rem_numpy(x: Any, y: Any) -> Any:
+    if x.dtype.kind not in "iu":
+        return np.fmod(x, y) if x.dtype.kind == "f" else wide(np.fmod)(x, y)
+    safe = np.where(y == 0, 1, y).astype(y.dtype)
+    return np.where(y == 0, x, x - _div_numpy(x, safe) * safe).astype(x.dtype)
+
+
+class Div(Pointwise):
+    """Quotient; of integers, towards zero, and total: x / 0 is -1 (all bits set)."""
+
+    name = "div"
+    arity = 2
+    accepts = "iufc"
+    hlo = "stablehlo.divide"
+    numpy = staticmethod(_div_numpy)
+    derivatives = (
+        lambda t, out, x, y: scale(t, reciprocal(y)),
+        lambda t, out, x, y: scale(t, div(neg(out), y)),
+    )
+    samples = staticmethod(samples_of("div", "iufc", 2, (0.5, 2.0)))
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """The cotangent over the divisor."""
+        return [sum_to_aval(div(ct, args[1]), args[0].aval), None]
+
+
+rem = binary(
+    "rem",
+    "iuf",
+    _rem_numpy,
+    (
+        lambda t, out, x, y: t,
+        lambda t, out, x, y: scale(t, neg(round_(div(sub(x, out), y)))),
+    ),
+    hlo="remainder",
+    domain=(0.5, 2.0),
+)
+add, add_any, sub, mul, div, scale_tangent = Add(), AddAny(), Sub(), Mul(), Div(), ScaleTangent()
+
+
+# Extrema
+
+
+def _extremum_numpy(greatest: bool) -> Any:
+    pick = np.maximum if greatest else np.minimum
+
+    def numpy(x: Any, y: Any) -> Any:
+        kind = x.dtype.kind
+        if kind == "c":  # by the real part, then the imaginary one
+            less, more = (y, x) if greatest else (x, y)
+            first = (more.real > less.real) | ((more.real == less.real) & (more.imag > less.imag))
+            return np.where(first, x, y)
+        if kind in "biu":
+            return pick(x, y)
+        zero = x + y if greatest else -(-x - y)  # of two zeros: -0 is below +0
+        return np.where((x == 0) & (y == 0), zero, pick(x, y))
+
+    return numpy
+
+
+def _extremum_element(kind: str, order: str) -> Any:
+    def element(self: Any, dtype: str, x: Expr, y: Expr) -> Expr:
+        if dtype == "bool":
+            return expr("or" if kind == "max" else "and", dtype, x, y)
+        if not dtype.startswith("complex"):
+            return expr(kind, dtype, x, y)
+        part = "float32" if dtype == "complex64" else "float64"
+        xr, yr = expr("real", part, x), expr("real", part, y)
+        xi, yi = expr("imag", part, x), expr("imag", part, y)
+        first = compare(order, xr, yr) | (compare("eq", xr, yr) & compare(order, xi, yi))
+        return select(first, x, y)
+
+    return element
+
+
+def _extremum_hlo(kind: str) -> Any:
+    def stablehlo(self: Any, writer: Any, *operands: Any) -> Any:
+        aval = writer.out_avals[0]
+        operands = tuple(writer.broadcast_to(x, aval.shape) for x in operands)
+        if _check.kind(aval.dtype) == "c":
+            return writer.scalar(self.element, operands)
+        return writer.emit(f"stablehlo.{kind}imum", operands)
+
+    return stablehlo
+
+
+def _share(t: Any, out: Any, mine: Any, other: Any) -> Any:
+    """The tangent of an extremum from one argument: half of it where both are equal."""
+    tie = where(ops.compare.eq(other, out), mul(t, like(t, 0.5)), t)
+    return where(ops.compare.eq(mine, out), tie, like(t, 0))
+
+
+max_, min_ = (
+    binary(
+        kind,
+        "biufc",
+        _extremum_numpy(kind == "max"),
+        (
+            lambda t, out, x, y: _share(t, out, x, y),
+            lambda t, out, x, y: _share(t, out, y, x),
+        ),
+        element=_extremum_element(kind, order),
+        stablehlo=_extremum_hlo(kind),
+    )
+    for kind, order in (("max", "gt"), ("min", "lt"))
+)
+
+
+def _nextafter_numpy(x: Any, y: Any) -> Any:
+    if x.dtype.kind == "f":
+        return np.nextafter(x, y)
+    # bfloat16 and its kin: step the bits, whose order is that of the magnitudes.
+    unsigned = {1: np.uint8, 2: np.uint16}[x.dtype.itemsize]
+    x, y = np.broadcast_arrays(x, y)
+    bits = np.ascontiguousarray(x).view(unsigned)
+    top = unsigned(1 << (8 * x.dtype.itemsize - 1))
+    away = (y > x) == (bits & top == 0)
+    stepped = np.where(away, bits + unsigned(1), bits - unsigned(1)).astype(unsigned)
+    least = np.where(y > 0, unsigned(1), top | unsigned(1)).astype(unsigned)
+    out = np.where(x == 0, least, stepped).astype(unsigned).view(x.dtype)
+    out = np.where(x == y, y, out)
+    return np.where(np.isnan(x) | np.isnan(y), np.array(np.nan, x.dtype), out)
+
+
+nextafter = binary(
+    "nextafter",
+    "f",
+    _nextafter_numpy,
+    (lambda t, out, x, y: t, None),
+    hlo="chlo.next_after",
+    smooth=False,
+)
+
+
+# Signs and rounding
+
+
+def _sign_numpy(x: Any) -> Any:
+    if x.dtype.kind == "c":
+        return np.where(x == 0, x, x / np.abs(x)).astype(x.dtype)
+    return np.sign(x) if x.dtype.kind in "iu" else np.where(np.isnan(x) | (x == 0), x, np.sign(x))
+
+
+def _sign_derivative(t: Any, s: Any, z: Any) -> Any:
+    """0 of reals; of complex numbers, the part of t / |z| that is orthogonal to the sign."""
+    if _check.kind(typeof(z).dtype) != "c":
+        return None
+    size = abs_(z)
+    along = real(mul(conj(s), t))
+    return scale(sub(t, mul(s, complex_(along, like(along, 0)))), reciprocal(
+        complex_(size, like(size, 0))))  # fmt: skip
+
+
+sign = unary("sign", "iufc", _sign_numpy, _sign_derivative, hlo="sign")
+
+
+def _abs_derivative(t: Any, y: Any, x: Any) -> Any:
+    """Sign times tangent; 0 at 0 (with the option 'ieee', 1)."""
+    if _check.kind(typeof(x).dtype) == "c":
+        return real(scale(t, conj(sign(x))))
+    if config.singular_derivatives == "ieee":
+        return where(ops.compare.ge(x, like(x, 0)), t, neg(t))
+    return scale(t, sign(x))
+
+
+def _real_dtype(self: Any, dtype: Any) -> Any:
+    return dtypes.to_real_dtype(dtype)
+
+
+abs_ = unary("abs", "ifc", np.abs, _abs_derivative, hlo="abs", out_dtype=_real_dtype)
+floor = unary("floor", "f", np.floor, hlo="floor", smooth=False)
+ceil = unary("ceil", "f", np.ceil, hlo="ceil", smooth=False)
+
+
+class Round(Pointwise):
+    """To the nearest integer; halves away from zero (method 0) or to even (method 1)."""
+
+    name = "round"
+    arity = 1
+    accepts = "f"
+    derivatives = (None,)
+    transpose = Absent("not linear")
+    rounding_method: int = 0
+
+    def numpy(self, x: Any) -> Any:
+        """`rint`, or truncation of the magnitude plus a half."""
+        if self.rounding_method:
+            return np.rint(x)
+        whole = np.trunc(x)
+        half = np.abs(x - whole) >= 0.5
+        return np.copysign(np.where(half, np.abs(whole) + x.dtype.type(1), np.abs(whole)), x)
+
+    def element(self, dtype: str, *args: Expr) -> Expr:
+        """One rounding instruction or two."""
+        return expr("round_even" if self.rounding_method else "round_away", dtype, *args)
+
+    def stablehlo(self, writer: Any, x: Any) -> Any:
+        """One op for each method."""
+        method = "even" if self.rounding_method else "afz"
+        return writer.emit(f"stablehlo.round_nearest_{method}", [x])
+
+    @staticmethod
+    def samples() -> Iterable[Sample]:
+        """Both methods on halves, and on every float."""
+        halves = np.float32([-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 0.49999997, 8388609.0])
+        for method in (0, 1):
+            yield Sample(Round(method), (halves,), smooth=False)
+            for dtype in ("float16", "bfloat16", "float64"):
+                yield Sample(Round(method), (ShapedArray((3, 5), dtype),), smooth=False)
+
+
+def round_(x: Any, rounding_method: int = 0) -> Any:
+    """`x` rounded to integers."""
+    return Round(int(rounding_method))(x)
+
+
+def _bool(self: Any, dtype: Any) -> Any:
+    return np.dtype(np.bool_)
+
+
+is_finite = unary(
+    "is_finite",
+    "f",
+    np.isfinite,
+    hlo="is_finite",
+    out_dtype=_bool,
+    smooth=False,
+    jvp=Absent("integer"),
+)
+
+
+# Powers
+
+square = unary(
+    "square",
+    "iufc",
+    lambda x: x * x,
+    lambda t, y, x: scale(t, mul(x, like(x, 2))),
+    element=lambda self, dtype, x: x * x,
+)
+sqrt = unary(
+    "sqrt",
+    "fc",
+    wide(np.sqrt),
+    lambda t, y, x: scale(t, div(like(y, 0.5), y)),
+    hlo="sqrt",
+    domain=(0.1, 3.0),
+)
+rsqrt = unary(
+    "rsqrt",
+    "fc",
+    wide(lambda x: 1 / np.sqrt(x)),
+    lambda t, y, x: scale(t, mul(like(y, -0.5), div(y, x))),
+    hlo="rsqrt",
+    domain=(0.1, 3.0),
+)
+cbrt = unary(
+    "cbrt",
+    "f",
+    wide(np.cbrt),
+    lambda t, y, x: scale(t, reciprocal(mul(like(y, 3), mul(y, y)))),
+    hlo="cbrt",
+    domain=(0.1, 3.0),
+)
+
+
+class IntegerPow(Pointwise):
+    """`x ** y` for a constant integer `y`; a negative one needs an inexact `x`."""
+
+    name = "integer_pow"
+    arity = 1
+    accepts = "iufc"
+    derivatives = (lambda t, out, x: None,)
+    transpose = Absent("not linear")
+    y: int
+
+    def result(self, *avals: ShapedArray) -> ShapedArray:
+        """As every elementwise op, after the sign of the exponent was checked."""
+        if self.y < 0 and _check.kind(avals[0].dtype) in "iu":
+            raise TypeError(
+                f"integer_pow: integers cannot be raised to the negative power {self.y}: "
+                f"got {avals[0].str_short()}; convert it to a floating point dtype"
+            )
+        return super().result(*avals)
+
+    def numpy(self, x: Any) -> Any:
+        """Repeated products, in double precision for floats."""
+        power = wide(self._power) if x.dtype.kind not in "iu" else self._power
+        return power(x)
+
+    def _power(self, x: Any) -> Any:
+        value = np.asarray(_by_squaring(x, abs(self.y), np.multiply, np.ones_like(x)))
+        return value if self.y >= 0 else 1 / value
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """y x^(y - 1) times the tangent."""
+        (x,), (t,), n = primals, tangents, self.y
+        if t is None or n == 0:
+            return self(x), None
+        if n == 1:
+            return self(x), t
+        return self(x), scale(t, mul(like(x, n), integer_pow(x, n - 1)))
+
+    def element(self, dtype: str, *args: Expr) -> Expr:
+        """Repeated squaring; a reciprocal at the end if `y` is negative."""
+        (x,) = args
+        one = const(1, dtype)
+        value = _by_squaring(x, abs(self.y), lambda a, b: a * b, one)
+        return value if self.y >= 0 else expr("div", dtype, one, value)
+
+    @staticmethod
+    def samples() -> Iterable[Sample]:
+        """Small and large, positive and negative powers."""
+        for y in (0, 1, 2, 3, 7, 13, -1, -2, -5):
+            yield Sample(IntegerPow(y), (ShapedArray((3, 5), "float32"),), (0.5, 1.5), scale=8.0)
+        for dtype in ("int8", "uint32", "float16", "bfloat16", "float64", "complex64"):
+            yield Sample(IntegerPow(3), (ShapedArray((7,), dtype),), (0.5, 1.5), scale=8.0)
+
+
+def _by_squaring(x: Any, n: int, times: Any, one: Any) -> Any:
+    result = None
+    while n:
+        if n & 1:
+            result = x if result is None else times(result, x)
+        n >>= 1
+        if n:
+            x = times(x, x)
+    return one if result is None else result
+
+
+def integer_pow(x: Any, y: int) -> Any:
+    """`x ** y` for an integer `y`; `x` itself for 1."""
+    return x if y == 1 else IntegerPow(int(y))(x)
+
+
+def _as_base(x: Any, y: Any) -> Any:
+    """The exponent in the dtype of the base."""
+    dtype = typeof(x).dtype
+    return y if typeof(y).dtype == dtype else ops.cast.convert_element_type(y, dtype)
+
+
+def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """y x^(y - 1), where 0 x^(0 - 1) is 0."""
+    whole = _check.kind(typeof(y).dtype) in "iu"
+    less = where(ops.compare.eq(y, like(y, 0)), like(y, 1), sub(y, like(y, 1)))
+    if whole and _check.kind(typeof(y).dtype) == "u":
+        less = _as_base(x, less)
+    return scale(t, mul(_as_base(x, y), pow_(x, less)))
+
+
+def _pow_by_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
+    """log(x) x^y, where log(0) counts as 0: the limit for every positive exponent."""
+    safe = where(ops.compare.eq(x, like(x, 0)), like(x, 1), x)
+    return scale(t, mul(ops.pointwise.log(safe), out))
+
+
+class Pow(Pointwise):
+    """`x ** y`, of inexact numbers; `y` may be an integer."""
+
+    name = "pow"
+    arity = 2
+    accepts = "fc"
+    derivatives = (_pow_by_base, _pow_by_exponent)
+    transpose = Absent("not linear")
+
+    def result(self, *avals: ShapedArray) -> ShapedArray:
+        """The dtype of the base."""
+        _check.check_count("pow", avals, 2)
+        x, y = avals
+        _check.check_kind("pow", 0, x, "fc")
+        if _check.kind(y.dtype) in "iu":
+            shape = _check.same_shape("pow", avals)
+            return ShapedArray(shape, x.dtype, x.weak_type and y.weak_type)
+        return super().result(*avals)
+
+    @staticmethod
+    def numpy(x: Any, y: Any) -> Any:
+        """NumPy's, in double precision; an integer exponent is rounded to the base's dtype."""
+        up = np.complex128 if x.dtype.kind == "c" else np.float64
+        return np.power(x.astype(up), y.astype(x.dtype).astype(up)).astype(x.dtype)
+
+    def element(self, dtype: str, *args: Expr) -> Expr:
+        """The scalar `pow`, of an integer exponent as a float."""
+        x, y = args
+        return expr("pow", dtype, x, cast(y, dtype))
+
+    def stablehlo(self, writer: Any, *operands: Any) -> Any:
+        """stablehlo.power, of an integer exponent too."""
+        aval = writer.out_avals[0]
+        x, y = (writer.broadcast_to(v, aval.shape) for v in operands)
+        return writer.emit("stablehlo.power", [x, writer.convert(y, aval.dtype)])
+
+    @staticmethod
+    def samples() -> Iterable[Sample]:
+        """Floats, complex numbers, integer exponents of bases of both signs, scalars."""
+        for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
+            yield Sample(pow_, (ShapedArray((3, 5), dtype),) * 2, (0.5, 2.0), scale=4.0)
+        base = np.float32([-2.0, -1.0, -0.5, 0.5, 1.0, 3.0])
+        for exponent in (np.int32([3, -3, 2, 0, 1, -1]), np.uint8([3, 4, 2, 0, 1, 5])):
+            yield Sample(pow_, (base, exponent), scale=4.0)
+        yield Sample(
+            pow_, (ShapedArray((), "float32"), ShapedArray((4,), "float32")), (0.5, 2.0), scale=4.0
+        )
+
+
+pow_ = Pow()
+
+
+# Complex numbers
+
+
+class Complex(Pointwise):
+    """x + i y."""
+
+    name = "complex"
+    arity = 2
+    accepts = "f"
+    hlo = "stablehlo.complex"
+
+    def result(self, *avals: ShapedArray) -> ShapedArray:
+        """complex64 of float32, complex128 of float64."""
+        for k, aval in enumerate(avals):
+            if aval.dtype not in (np.float32, np.float64):
+                raise TypeError(
+                    f"complex: argument {k} must be float32 or float64; got {aval.str_short()}"
+                )
+        return super().result(*avals)
+
+    def out_dtype(self, dtype: Any) -> Any:
+        """The complex dtype of twice the width."""
+        return dtypes.to_complex_dtype(dtype)
+
+    @staticmethod
+    def numpy(x: Any, y: Any) -> Any:
+        """Filled by parts, for x + 1j * y would mix infinities."""
+        x, y = np.broadcast_arrays(x, y)
+        out = np.empty(x.shape, np.complex64 if x.dtype == np.float32 else np.complex128)
+        out.real, out.imag = x, y
+        return out
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """The complex number of the tangents."""
+        out = self(*primals)
+        if all(t is None for t in tangents):
+            return out, None
+        shape = typeof(out).shape
+        parts = [like(p, 0) if t is None else t for p, t in zip(primals, tangents, strict=True)]
+        tangent = self(*parts)
+        return out, ops.shape.broadcast_to(tangent, shape)
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """(real part, minus the imaginary part): the pairing is Re(ct * z)."""
+        parts = (real, lambda z: neg(imag(z)))
+        return [
+            sum_to_aval(part(ct), a.aval) if isinstance(a, Linear) else None
+            for part, a in zip(parts, args, strict=True)
+        ]
+
+    @staticmethod
+    def samples() -> Iterable[Sample]:
+        """Both widths, scalars mixed."""
+        for dtype in ("float32", "float64"):
+            yield Sample(complex_, (ShapedArray((3, 5), dtype),) * 2)
+        scalar, row = ShapedArray((), "float32"), ShapedArray((4,), "float32")
+        yield Sample(complex_, (scalar, row))
+        yield Sample(complex_, (row, scalar))
+
+
+complex_ = Complex()
+
+
+def _real_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
+    return [complex_(ct, like(ct, 0))]
+
+
+def _imag_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
+    return [complex_(like(ct, 0), neg(ct))]
+
+
+def _conj_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
+    return [conj(ct)]
+
+
+real = unary(
+    "real",
+    "c",
+    np.real,
+    lambda t, y, z: real(t),
+    hlo="real",
+    out_dtype=_real_dtype,
+    transpose=_real_transpose,
+)
+imag = unary(
+    "imag",
+    "c",
+    np.imag,
+    lambda t, y, z: imag(t),
+    hlo="imag",
+    out_dtype=_real_dtype,
+    transpose=_imag_transpose,
+)
+conj = unary(
+    "conj", "c", np.conjugate, lambda t, y, z: conj(t), hlo="chlo.conj", transpose=_conj_transpose
+)

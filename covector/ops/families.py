@@ -1,0 +1,294 @@
+"""Families of primitives: what their members share, written once.
+
+`Pointwise`: the same scalar function of each element; `unary` and `binary` declare one in a
+statement.  `View`: every output element is an input element at a mapped index.  `LinearOp`: the
+derivative is the op itself.  Derivatives are mutually recursive, so ops of other files are named
+through the room: `ops.shape.broadcast_in_dim`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from covector import dtypes, ops
+from covector._base.config import config
+from covector.ir.avals import ShapedArray
+from covector.ir.op import Absent, Linear, Op, Sample
+from covector.ir.scalar import Expr, expr
+from covector.ir.values import typeof
+from covector.ops import _check
+
+
+class LinearOp(Op):
+    """A linear function of its first argument: jvp applies the op to the tangent."""
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """The op itself, of the tangent (the other arguments have none)."""
+        out = self(*primals)
+        return out, None if tangents[0] is None else self(tangents[0], *primals[1:])
+
+
+class View(LinearOp):
+    """A linear, unary op that only moves elements: `source(ask, index)` maps the index."""
+
+    def result(self, x: ShapedArray) -> ShapedArray:
+        """The same dtype and weak type; the shape is `self.out_shape`."""
+        return ShapedArray(self.out_shape(x), x.dtype, x.weak_type)
+
+    def out_shape(self, x: ShapedArray) -> tuple[int, ...]:
+        """The shape of the result; refuses wrong arguments."""
+        raise TypeError(f"{self.name} has no shape rule")
+
+    def source(self, ask: Any, index: Sequence[Any]) -> Sequence[Any]:
+        """The index of the input element that stands at `index`."""
+        raise TypeError(f"{self.name} has no index map")
+
+    def kernel(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """The input element at the mapped index."""
+        return ask.at(0, self.source(ask, index))
+
+
+class Pointwise(Op):
+    """The same function for every element.  Arguments have one shape; scalars are broadcast.
+
+    accepts: kinds of dtypes (`_check.KINDS`); numpy: the meaning; derivatives: for each argument
+    `d(t, out, *primals)`, its contribution to the tangent, or None if it has no derivative.
+    """
+
+    accepts: ClassVar[str] = "biufc"
+    derivatives: ClassVar[tuple[Callable[..., Any] | None, ...]] = ()
+    #: The scalar op of the kernel, where it is not `name`.
+    scalar: ClassVar[str] = ""
+    #: The StableHLO (or CHLO) op; if there is none, `element` is translated.
+    hlo: ClassVar[str] = ""
+
+    def result(self, *avals: ShapedArray) -> ShapedArray:
+        """Common shape, common dtype; weakly typed if all arguments are."""
+        if self.arity is not None:
+            _check.check_count(self.name, avals, self.arity)
+        first = avals[0]
+        for aval in avals[1:]:
+            if aval is not first:
+                dtype = _check.same_dtype(self.name, avals)
+                shape = _check.same_shape(self.name, avals)
+                weak = all(a.weak_type for a in avals)
+                break
+        else:
+            dtype, shape, weak = first.dtype, first.shape, first.weak_type
+        if _check.kind(dtype) not in self.accepts:
+            _check.check_kind(self.name, 0, first, self.accepts)
+        return ShapedArray(shape, self.out_dtype(dtype), weak)
+
+    def out_dtype(self, dtype: Any) -> Any:
+        """The dtype of the result for arguments of `dtype`."""
+        return dtype
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """The sum of the arguments' contributions."""
+        out = self(*primals)
+        total = None
+        for t, derivative in zip(tangents, self.derivatives, strict=False):
+            if t is None or derivative is None:
+                continue
+            term = derivative(t, out, *primals)
+            if term is None:
+                continue
+            wanted = typeof(out).shape
+            if typeof(term).shape != wanted:
+                term = ops.shape.broadcast_to(term, wanted)
+            total = term if total is None else ops.pointwise.add(total, term)
+        return out, total
+
+    def batch(
+        self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[int | None]
+    ) -> tuple[Any, int]:
+        """The op itself, once the batch axes agree."""
+        avals = [typeof(a) for a in args]
+        batched = {(d, a.ndim) for a, d in zip(avals, dims, strict=True) if d is not None}
+        plain = {a.ndim for a, d in zip(avals, dims, strict=True) if d is None}
+        if len(batched) == 1 and plain <= {0}:
+            return self(*args), next(iter(batched))[0]
+        shape = max((_without(a.shape, d) for a, d in zip(avals, dims, strict=True)), key=len)
+        return self(*[_front(a, d, shape, size) for a, d in zip(args, dims, strict=True)]), 0
+
+    def kernel(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """The scalar function of the arguments' elements."""
+        args = [ask.at(k, index if s else ()) for k, s in enumerate(ask.shapes)]
+        return self.element(ask.out_dtypes[0], *args)
+
+    def element(self, dtype: str, *args: Expr) -> Expr:
+        """One element of the result, of type `dtype`."""
+        return expr(self.scalar or self.name, dtype, *args)
+
+    def stablehlo(self, writer: Any, *operands: Any) -> Any:
+        """One StableHLO op of the operands, scalars broadcast; or what `element` says."""
+        shape = writer.out_avals[0].shape
+        operands = [writer.broadcast_to(x, shape) for x in operands]
+        return writer.emit(self.hlo, operands) if self.hlo else writer.scalar(self.element, operands)
+
+
+def _without(shape: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
+    return shape if dim is None else shape[:dim] + shape[dim + 1 :]
+
+
+def _front(x: Any, dim: int | None, shape: tuple[int, ...], size: int) -> Any:
+    """`x` as an array of (size, *shape), batch axis first; an unbatched scalar stays as it is."""
+    ndim = typeof(x).ndim
+    if dim is None:
+        if not ndim:
+            return x
+        return ops.shape.broadcast_in_dim(x, (size, *shape), tuple(range(1, ndim + 1)))
+    if ndim == 1 and shape:
+        return ops.shape.broadcast_in_dim(x, (size, *shape), (0,))
+    return ops.shape.move_axis(x, dim, 0)
+
+
+def sum_to_aval(ct: Any, aval: ShapedArray) -> Any:
+    """The cotangent of an argument that was a broadcast scalar: summed to its shape."""
+    given = typeof(ct)
+    if given.shape == aval.shape:
+        return ct
+    return ops.reduce.reduce_sum(ct, tuple(range(given.ndim)))
+
+
+def linear_argument(args: Sequence[Any]) -> int:
+    """Which argument of a bilinear op is the linear one."""
+    return next(k for k, a in enumerate(args) if isinstance(a, Linear))
+
+
+def like(x: Any, value: Any) -> Any:
+    """The number `value` as a scalar of the dtype of `x`, weakly typed if `x` is and it can be."""
+    aval = typeof(x)
+    if aval.weak_type and dtypes.python_scalar_dtype(type(value)) == aval.dtype:
+        return value
+    return np.asarray(value, aval.dtype)[()]
+
+
+def scale(t: Any, c: Any) -> Any:
+    """`t * c`, where the coefficient `c` may be infinite or NaN: 0 where `t` is 0.
+
+    This keeps a branch that `where` masks from poisoning a gradient.  With the option
+    `singular_derivatives='ieee'` it is plain multiplication.
+    """
+    if isinstance(c, (int, float, np.generic)) and np.isfinite(c):
+        return ops.pointwise.mul(t, like(t, c))
+    if config.singular_derivatives == "ieee":
+        return ops.pointwise.mul(t, c)
+    return ops.pointwise.scale_tangent(t, c)
+
+
+#: The dtypes a sample is made for, by kind.
+SAMPLE_DTYPES = {
+    "b": ("bool",),
+    "i": ("int8", "int32", "int64"),
+    "u": ("uint8", "uint32"),
+    "f": ("float16", "bfloat16", "float32", "float64"),
+    "c": ("complex64", "complex128"),
+    "k": (dtypes.threefry_key,),
+}
+
+
+def samples_of(
+    name: str, accepts: str, arity: int, domain: tuple[float, float], **how: Any
+) -> Callable[[], Iterable[Sample]]:
+    """Samples of a pointwise op: every accepted kind, odd shapes, an empty one, scalars mixed."""
+
+    def samples() -> Iterable[Sample]:
+        op = ops.by_name(name)
+        for letter in accepts:
+            for dtype in SAMPLE_DTYPES[letter]:
+                yield Sample(op, (ShapedArray((3, 5), dtype),) * arity, domain, **how)
+        dtype = next(d for k, d in (("f", "float32"), ("i", "int32"), ("c", "complex64"))
+                     if k in accepts)  # fmt: skip
+        for shape in ((), (0, 3), (37,)):
+            yield Sample(op, (ShapedArray(shape, dtype),) * arity, domain, **how)
+        if arity > 1:
+            scalar, row = ShapedArray((), dtype), ShapedArray((4,), dtype)
+            yield Sample(op, (scalar, *(row,) * (arity - 1)), domain, **how)
+            yield Sample(op, (*(row,) * (arity - 1), scalar), domain, **how)
+
+    return samples
+
+
+def unary(
+    name: str,
+    accepts: str,
+    numpy: Callable[..., Any],
+    derivative: Callable[..., Any] | None = None,
+    *,
+    hlo: str = "",
+    domain: tuple[float, float] = (-2.0, 2.0),
+    smooth: bool = True,
+    scale: float = 1.0,
+    **rules: Any,
+) -> Any:
+    """Declare a function of one element; `derivative(t, out, x)` is its tangent.
+
+    Without a derivative: of floats, it is zero wherever it exists; else there is none.
+    """
+    return _declare(name, accepts, numpy, (derivative,), hlo, domain, smooth, scale, rules)
+
+
+def binary(
+    name: str,
+    accepts: str,
+    numpy: Callable[..., Any],
+    derivatives: tuple[Callable[..., Any] | None, ...] = (None, None),
+    *,
+    hlo: str = "",
+    domain: tuple[float, float] = (-2.0, 2.0),
+    smooth: bool = True,
+    scale: float = 1.0,
+    **rules: Any,
+) -> Any:
+    """Declare a function of two elements; `derivatives[k](t, out, x, y)` is a part of its tangent."""
+    return _declare(name, accepts, numpy, derivatives, hlo, domain, smooth, scale, rules)
+
+
+def _declare(
+    name: str,
+    accepts: str,
+    numpy: Callable[..., Any],
+    derivatives: tuple[Any, ...],
+    hlo: str,
+    domain: tuple[float, float],
+    smooth: bool,
+    scale: float,
+    rules: dict[str, Any],
+) -> Any:
+    arity = len(derivatives)
+    body = {
+        "name": name,
+        "accepts": accepts,
+        "arity": arity,
+        "numpy": staticmethod(numpy),
+        "derivatives": derivatives,
+        "hlo": f"stablehlo.{hlo}" if hlo and "." not in hlo else hlo,
+        "transpose": Absent("not linear"),
+        "samples": staticmethod(
+            samples_of(name, accepts, arity, domain, smooth=smooth, scale=scale)
+        ),
+        "__module__": __name__,
+    }
+    if not any(derivatives) and not set(accepts) & set("fc"):
+        body["jvp"] = Absent("integer")
+    return type(name.title().replace("_", ""), (Pointwise,), {**body, **rules})()
+
+
+def wide(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function` of floats or complex numbers, evaluated in double precision and rounded once."""
+
+    def rounded(*args: Any) -> Any:
+        given = args[0].dtype
+        if given in (np.float64, np.complex128):
+            return np.asarray(function(*args))
+        up = np.complex128 if given == np.complex64 else np.float64
+        out = np.asarray(function(*(a.astype(up) for a in args)))
+        if given == np.complex64:
+            return out.astype(np.complex64 if out.dtype.kind == "c" else np.float32)
+        return out.astype(given)
+
+    return rounded

@@ -1,0 +1,131 @@
+"""Eager evaluation: an operation on concrete arrays, at the bottom of every trace.
+
+The first call with given types finds an executable (a compiled one where a backend has a rule,
+else the op's NumPy rule) and keeps it in a table of the op instance; later calls run it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from covector.ir.avals import ShapedArray
+from covector.ir.op import Op, has_rule
+from covector.ir.values import typeof
+from covector.runtime import array as arrays
+from covector.runtime.array import Array, from_numpy
+from covector.runtime.backend import MemoryStats
+
+Avals = tuple[ShapedArray, ...]
+Run = Callable[[Sequence[Array]], Sequence[Array]]
+
+#: `compile(op, avals)` -> Executable or None; filled by the wiring, tried in order.
+compilers: list[Callable[[Op, Avals], Any]] = []
+
+#: COVECTOR_BACKEND=reference evaluates everything by the ops' NumPy rules.
+REFERENCE_ONLY: Final = os.environ.get("COVECTOR_BACKEND", "").lower() == "reference"
+
+_tables: Final[dict[Op, dict[Avals, Run]]] = {}
+_lock: Final = threading.Lock()
+
+
+def evaluate(op: Op, args: Sequence[Any]) -> Any:
+    """The value of `op` on arrays, NumPy arrays or Python scalars: an Array, or a list of them.
+
+    Raises TypeError for anything else, and what the op's `result` rule raises.
+    """
+    table = op.__dict__.get("_table")
+    if table is None:
+        table = _table(op)
+    if any(type(x) is not Array for x in args):
+        args = [x if type(x) is Array else as_array(x) for x in args]
+    avals = tuple([x.aval for x in args])
+    run = table.get(avals)
+    if run is None:
+        run = table[avals] = executable(op, avals).run
+    out = run(args)
+    return list(out) if op.multiple_results else out[0]
+
+
+def as_array(x: Any) -> Array:
+    """A concrete value as an Array; raises TypeError for what is none.
+
+    A tracer that gets here has outlived its trace: its own `__array__` says so.
+    """
+    return x if type(x) is Array else from_numpy(x, typeof(x))
+
+
+def executable(op: Op, avals: Avals) -> Any:
+    """A new executable for `op` on arguments of these types."""
+    if not REFERENCE_ONLY:
+        for compile_op in compilers:
+            found = compile_op(op, avals)
+            if found is not None:
+                return found
+    return Reference(op, avals)
+
+
+def _table(op: Op) -> dict[Avals, Run]:
+    """The table of an op; equal instances share it."""
+    with _lock:
+        table = _tables.setdefault(op, {})
+    op.__dict__["_table"] = table
+    return table
+
+
+def clear_caches() -> None:
+    """Forgets all executables of eager operations."""
+    with _lock:
+        for table in _tables.values():
+            table.clear()
+
+
+class Reference:
+    """An operation evaluated by its NumPy rule, or by its decomposition into others."""
+
+    __slots__ = ("in_avals", "op", "out_avals")
+
+    def __init__(self, op: Op, avals: Avals) -> None:
+        out = op.result(*avals)
+        self.op, self.in_avals = op, avals
+        self.out_avals: Avals = tuple(out) if op.multiple_results else (out,)
+
+    def run(self, args: Sequence[Array]) -> list[Array]:
+        """Evaluates the op on arrays of the types `in_avals`."""
+        op = self.op
+        if has_rule(op, "numpy"):
+            with np.errstate(all="ignore"):
+                out = op.numpy(*map(arrays.host, args))
+        elif has_rule(op, "decompose"):
+            out = op.decompose(*args)
+        else:
+            raise NotImplementedError(f"{op.name} has no rule for eager evaluation")
+        results = out if op.multiple_results else (out,)
+        return [_result(op, r, aval) for r, aval in zip(results, self.out_avals, strict=True)]
+
+    def text(self, stage: str) -> str:
+        """The op; it has no other form."""
+        return repr(self.op)
+
+    @property
+    def memory(self) -> MemoryStats:
+        """Bytes of arguments and results."""
+        sizes = (sum(a.nbytes for a in avals) for avals in (self.in_avals, self.out_avals))
+        return MemoryStats(*sizes)
+
+
+def _result(op: Op, value: Any, aval: ShapedArray) -> Array:
+    if type(value) is Array:
+        return value
+    elements = np.asarray(value)
+    if elements.shape != aval.shape:
+        raise RuntimeError(
+            f"{op.name}: the NumPy rule gave shape {elements.shape}; its result rule says "
+            f"{aval.str_short()}"
+        )
+    # `np.asarray` in there converts a result of another dtype.
+    return from_numpy(elements, aval, give=True)

@@ -1,0 +1,152 @@
+"""Staging: runs a Python function on tracers and records its operations as a Jaxpr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from covector._base.context import context, current_trace
+from covector._base.source import user_frame
+from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import Atom, ClosedJaxpr, DropVar, Equation, Jaxpr, Literal, Var
+from covector.ir.values import as_numpy, typeof
+from covector.trace.tracer import Trace, Tracer, check_alive
+
+
+class StagedTracer(Tracer):
+    """A value that will exist when the recorded program runs."""
+
+    __slots__ = ("source", "var")
+
+    def __init__(self, trace: StageTrace, var: Var, source: Any = None) -> None:
+        self._trace, self.var, self.aval, self.source = trace, var, var.aval, source
+
+    def origin(self) -> str:
+        """The argument or the user's line that it came from."""
+        return f"It was made at {self.source}. " if self.source else ""
+
+
+class StageTrace(Trace):
+    """Records equations.  What it meets from outside becomes a constant of the Jaxpr."""
+
+    __slots__ = ("consts", "eqns", "invars", "_const_vars")
+
+    def __init__(self, parent: Any, what: str = "") -> None:
+        super().__init__(parent, what)
+        self.eqns: list[Equation] = []
+        self.invars: list[Var] = []
+        self.consts: list[Any] = []
+        self._const_vars: dict[int, Var] = {}
+
+    def new_input(self, aval: ShapedArray, source: Any = None) -> StagedTracer:
+        """A further argument of the program."""
+        var = Var(aval)
+        self.invars.append(var)
+        return StagedTracer(self, var, source)
+
+    def atom(self, x: Any) -> Atom:
+        """`x` as an operand: its variable, a literal, or the variable of a captured constant."""
+        if isinstance(x, StagedTracer) and x._trace is self:
+            return x.var
+        if isinstance(x, Tracer):
+            check_alive(x)
+        elif not isinstance(x, np.ndarray) or x.ndim == 0:
+            aval = typeof(x)
+            if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)):
+                return Literal(as_numpy(x, aval)[()], aval)
+        var = self._const_vars.get(id(x))
+        if var is None:
+            var = self._const_vars[id(x)] = Var(typeof(x))
+            self.consts.append(x)  # keeps x alive, so its id stays its own
+        return var
+
+    def process(self, op: Any, args: Any) -> Any:
+        """Record `op`; the result is a tracer (a list of them if it has several results)."""
+        atoms = [self.atom(x) for x in args]
+        out = op.result(*[a.aval for a in atoms])
+        source = user_frame()
+        if not op.multiple_results:
+            var = Var(out)
+            self.eqns.append(Equation(op, atoms, [var], source))
+            return StagedTracer(self, var, source)
+        outvars = [Var(a) for a in out]
+        self.eqns.append(Equation(op, atoms, outvars, source))
+        return [StagedTracer(self, v, source) for v in outvars]
+
+    def finish(self, outputs: Sequence[Any], name: str = "") -> ClosedJaxpr:
+        """The recorded program with these results; dead equations are left out."""
+        outvars = [self.atom(x) for x in outputs]
+        eqns = live_equations(self.eqns, outvars)
+        used = {v for e in eqns for v in e.invars if isinstance(v, Var)}
+        used.update(v for v in outvars if isinstance(v, Var))
+        pairs = [
+            (v, c)
+            for v, c in zip(self._const_vars.values(), self.consts, strict=True)
+            if v in used
+        ]
+        jaxpr = Jaxpr([v for v, _ in pairs], self.invars, outvars, eqns, name)
+        return ClosedJaxpr(jaxpr, [c for _, c in pairs])
+
+
+def live_equations(eqns: Sequence[Equation], outvars: Sequence[Atom]) -> list[Equation]:
+    """The equations that an output or an effect depends on; unwanted results become `DropVar`."""
+    live = {v for v in outvars if isinstance(v, Var)}
+    kept: list[Equation] = []
+    for eqn in reversed(eqns):
+        wanted = [v in live for v in eqn.outvars]
+        if not any(wanted) and not eqn.effects:
+            continue
+        if not all(wanted):
+            outvars_ = [
+                v if w else DropVar(v.aval) for v, w in zip(eqn.outvars, wanted, strict=True)
+            ]
+            eqn = eqn.replace(outvars=outvars_)
+        live.update(v for v in eqn.invars if isinstance(v, Var))
+        kept.append(eqn)
+    kept.reverse()
+    return kept
+
+
+def trace_to_jaxpr(
+    fun: Callable[..., Sequence[Any]],
+    in_avals: Sequence[ShapedArray],
+    name: str = "",
+    sources: Sequence[Any] | None = None,
+) -> ClosedJaxpr:
+    """Run `fun` on tracers of `in_avals`; it returns a flat sequence of values.
+
+    `sources`: what to call each argument in messages.
+    """
+    trace = StageTrace(context.trace, name or "trace")
+    labels = sources or [None] * len(in_avals)
+    tracers = [trace.new_input(a, s) for a, s in zip(in_avals, labels, strict=True)]
+    try:
+        with current_trace(trace):
+            outputs = fun(*tracers)
+            return trace.finish(outputs, name)
+    finally:
+        trace.alive = False
+
+
+def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
+    """Bind every equation of `jaxpr` in the current trace, and give the results."""
+    env: dict[Var, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(v: Atom) -> Any:
+        return v.val if isinstance(v, Literal) else env[v]
+
+    for eqn in jaxpr.eqns:
+        out = eqn.op(*[read_literal(v) if isinstance(v, Literal) else env[v] for v in eqn.invars])
+        if eqn.op.multiple_results:
+            env.update(zip(eqn.outvars, out, strict=True))  # type: ignore[arg-type]
+        else:
+            env[eqn.outvars[0]] = out  # type: ignore[index]
+    return [read_literal(v) if isinstance(v, Literal) else read(v) for v in jaxpr.outvars]
+
+
+def read_literal(literal: Literal) -> Any:
+    """The value of a literal; weakly typed ones as Python scalars, so that they stay weak."""
+    return literal.val.item() if literal.aval.weak_type else literal.val

@@ -1,0 +1,114 @@
+"""Partial evaluation: run what is known, record what depends on an unknown value.
+
+Linearisation is forward mode over it: the tangents are unknown, so that what is recorded is a
+linear program, whose constants (the residuals) are known values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from covector._base.context import context, current_trace
+from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
+from covector.trace.stage import StagedTracer, StageTrace, eval_jaxpr
+from covector.trace.tracer import tangent_aval
+from covector.transforms.jvp import JVPTrace
+
+
+class PartialTrace(StageTrace):
+    """Binds an operation of known values in the parent; stages one with an unknown argument."""
+
+    __slots__ = ("tools",)
+
+    def __init__(self, parent: Any, tools: Any) -> None:
+        super().__init__(parent, "linearization")
+        self.tools = tools
+
+    def process(self, op: Any, args: Any) -> Any:
+        """Known: the parent's meaning.  Unknown: an equation, or the op's own `partial` rule."""
+        unknown = [type(x) is StagedTracer and x._trace is self for x in args]
+        if not any(unknown):
+            context.trace = self.parent
+            try:
+                return op(*args)
+            finally:
+                context.trace = self
+        split = getattr(op, "partial", None)
+        if split is not None and not all(unknown):
+            return split(self.tools, self, unknown, args)
+        return StageTrace.process(self, op, args)
+
+    def stage(self, op: Any, args: Sequence[Any]) -> Any:
+        """Record `op` whatever its arguments are."""
+        return StageTrace.process(self, op, args)
+
+
+def linearize_flat(
+    fun: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    avals: Sequence[ShapedArray],
+    varies: Sequence[bool],
+    tools: Any,
+) -> tuple[list[Any], list[Any], ClosedJaxpr]:
+    """(results, which results have a tangent, the linear program).
+
+    The program takes the tangents of the arguments that vary, and gives those results' tangents
+    that are not zero; its consts are the residuals.
+    """
+    partial = PartialTrace(context.trace, tools)
+    forward = JVPTrace(partial, tools)
+    inputs = [
+        forward.wrap(p, partial.new_input(tangent_aval(a)) if v else None)
+        for p, a, v in zip(primals, avals, varies, strict=True)
+    ]
+    try:
+        with current_trace(forward):
+            outputs = fun(*inputs)
+        pairs = [forward.unwrap(x) for x in outputs]
+        moving = [t is not None for _, t in pairs]
+        program = partial.finish([t for _, t in pairs if t is not None], "tangent")
+    finally:
+        partial.alive = forward.alive = False
+    return [p for p, _ in pairs], moving, program
+
+
+def split_jaxpr(
+    jaxpr: ClosedJaxpr, unknown: Sequence[bool], tools: Any
+) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[ShapedArray]]:
+    """Cut a program in two by which arguments are known.
+
+    known(known args) -> [known results..., residuals...];
+    staged(residuals..., unknown args...) -> unknown results.  Also: which results are unknown,
+    and the residuals' avals.
+    """
+    body = jaxpr.jaxpr
+    shape: dict[str, Any] = {}
+
+    def run_known(*known_args: Any) -> list[Any]:
+        trace = PartialTrace(context.trace, tools)
+        known = iter(known_args)
+        args = [
+            trace.new_input(v.aval) if u else next(known)
+            for v, u in zip(body.invars, unknown, strict=True)
+        ]
+        try:
+            with current_trace(trace):
+                outputs = eval_jaxpr(body, jaxpr.consts, *args)
+            mask = [type(x) is StagedTracer and x._trace is trace for x in outputs]
+            staged = trace.finish([x for x, u in zip(outputs, mask, strict=True) if u])
+        finally:
+            trace.alive = False
+        shape["mask"], shape["staged"] = mask, staged
+        return [x for x, u in zip(outputs, mask, strict=True) if not u] + staged.consts
+
+    known_avals = [v.aval for v, u in zip(body.invars, unknown, strict=True) if not u]
+    known = tools.trace(run_known, known_avals, body.debug_name)
+    staged: Jaxpr = shape["staged"].jaxpr
+    as_args = Jaxpr(
+        [], [*staged.constvars, *staged.invars], staged.outvars, staged.eqns, body.debug_name
+    )
+    residuals = [v.aval for v in staged.constvars]
+    return known, ClosedJaxpr(as_args, []), shape["mask"], residuals
+

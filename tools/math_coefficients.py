@@ -1,0 +1,394 @@
+"""Computes the polynomial coefficients of the vector math library.
+
+    python tools/math_coefficients.py            # rewrites covector/compiler/math/coefficients.py
+    python tools/math_coefficients.py exp erf    # only prints these entries
+
+Method.  Each polynomial is the weighted minimax approximation of a function on an interval, found
+by Remez' second algorithm (E. W. Cheney, "Introduction to Approximation Theory", 1966, ch. 3) on a
+dense grid of Chebyshev points, in 100-digit arithmetic (mpmath).  Its coefficients are rounded to
+the format all together, as a closest-vector problem in a lattice (N. Brisebarre, S. Chevillard,
+"Efficient polynomial L-infinity approximations", ARITH 2007), so that they make up for each other.
+The weight is that of the error which counts: nearly always the relative error of the result.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import mpmath
+from mpmath import mp, mpf
+
+mp.dps = 100
+Function = Callable[[Any], Any]
+MANTISSA = {"float32": 24, "float64": 53}
+OUTPUT = pathlib.Path(__file__).parent.parent / "covector/compiler/math/coefficients.py"
+
+
+def rounded(x: Any, dtype: str) -> Any:
+    """`x` rounded to the nearest number of the format (as an mpf)."""
+    if x == 0:
+        return mpf(0)
+    mantissa, exponent = mpmath.frexp(x)
+    scale = mpf(2) ** MANTISSA[dtype]
+    return mpmath.nint(mantissa * scale) / scale * mpf(2) ** exponent
+
+
+def parts(x: Any, dtype: str, count: int, bits: int = 0) -> tuple[Any, ...]:
+    """`x` as an unevaluated sum of `count` numbers; all but the last have `bits` bits."""
+    found = []
+    for i in range(count):
+        part = rounded(x, dtype)
+        if bits and i < count - 1:
+            mantissa, exponent = mpmath.frexp(x)
+            part = mpmath.floor(mantissa * mpf(2) ** bits) / mpf(2) ** bits * mpf(2) ** exponent
+        found.append(part)
+        x -= part
+    return tuple(found)
+
+
+class Grid:
+    """Sample points of a weighted approximation problem, with the values that never change."""
+
+    def __init__(self, f: Function, weight: Function, low: Any, high: Any, count: int) -> None:
+        low, high = mpf(low), mpf(high)
+        middle, half = (low + high) / 2, (high - low) / 2
+        self.x = [middle - half * mpmath.cos(mp.pi * i / (count - 1)) for i in range(count)]
+        weights = [abs(weight(x)) for x in self.x]
+        least = max(weights) * mpf(10) ** -20  # nearly 0: at a removable singularity
+        self.x = [x for x, w in zip(self.x, weights, strict=True) if w > least]
+        self.f = [f(x) for x in self.x]
+        self.weight = [w for w in weights if w > least]
+
+    def remez(self, powers: list[int], fixed: list[Any]) -> tuple[list[Any], Any]:
+        """Coefficients of x**p for p in `powers`, given those fixed in `fixed`; and the error."""
+        n, size = len(powers), len(self.x)
+        left = [f - mpmath.polyval(fixed[::-1], x) for x, f in zip(self.x, self.f, strict=True)]
+        basis = [[x**p for p in powers] for x in self.x]
+        if n == 0:
+            return [], max(abs(e * w) for e, w in zip(left, self.weight, strict=True))
+        at = [round(i * (size - 1) / n) for i in range(n + 1)]
+        for _ in range(60):
+            rows = [
+                [*basis[i], (-1) ** j / self.weight[i]] for j, i in enumerate(at)
+            ]
+            solution = list(mpmath.lu_solve(mpmath.matrix(rows), [left[i] for i in at]))
+            coefficients, level = solution[:n], abs(solution[n])
+            error = [
+                (target - mpmath.fdot(coefficients, row)) * w
+                for target, row, w in zip(left, basis, self.weight, strict=True)
+            ]
+            worst = max(map(abs, error))
+            if worst <= level * mpf("1.001"):
+                break
+            at = _exchange(error, n + 1)
+        return coefficients, worst
+
+
+def _exchange(error: list[Any], count: int) -> list[int]:
+    """Indices of `count` extrema of alternating sign, the greatest included."""
+    extrema: list[int] = []
+    for i, e in enumerate(error):
+        if extrema and (e >= 0) == (error[extrema[-1]] >= 0):
+            if abs(e) > abs(error[extrema[-1]]):
+                extrema[-1] = i
+        else:
+            extrema.append(i)
+    while len(extrema) > count:
+        if len(extrema) == count + 1:
+            ends = (0, -1) if abs(error[extrema[0]]) < abs(error[extrema[-1]]) else (-1, 0)
+            del extrema[ends[0]]
+        else:  # drop the neighbours whose smaller one is smallest
+            pairs = range(len(extrema) - 1)
+            i = min(pairs, key=lambda k: max(abs(error[extrema[k]]), abs(error[extrema[k + 1]])))
+            del extrema[i : i + 2]
+    if len(extrema) < count:
+        raise ArithmeticError("Remez: too few alternations; use a denser grid")
+    return extrema
+
+
+def _reduced(rows: list[list[int]]) -> list[list[int]]:
+    """An LLL-reduced basis of the lattice of integer `rows` (H. Cohen, "A Course in Computational
+    Algebraic Number Theory", 1993, algorithm 2.6.3)."""
+    rows = [list(row) for row in rows]
+    n = len(rows)
+    norm, mu = [mpf(0)] * n, [[mpf(0)] * n for _ in range(n)]
+    star: list[list[Any]] = []
+
+    def orthogonalise(k: int) -> None:
+        vector = [mpf(v) for v in rows[k]]
+        for j in range(k):
+            mu[k][j] = mpmath.fdot(vector, star[j]) / norm[j]
+            vector = [v - mu[k][j] * s for v, s in zip(vector, star[j], strict=True)]
+        star.append(vector)
+        norm[k] = mpmath.fdot(vector, vector)
+
+    def shorten(k: int, j: int) -> None:
+        q = int(mpmath.nint(mu[k][j]))
+        if q:
+            rows[k] = [a - q * b for a, b in zip(rows[k], rows[j], strict=True)]
+            for i in range(j):
+                mu[k][i] -= q * mu[j][i]
+            mu[k][j] -= q
+
+    def swap(k: int) -> None:
+        rows[k - 1], rows[k] = rows[k], rows[k - 1]
+        for j in range(k - 1):
+            mu[k - 1][j], mu[k][j] = mu[k][j], mu[k - 1][j]
+        m = mu[k][k - 1]
+        total = norm[k] + m * m * norm[k - 1]
+        mu[k][k - 1] = m * norm[k - 1] / total
+        norm[k], norm[k - 1] = norm[k - 1] * norm[k] / total, total
+        for i in range(k + 1, n):
+            t = mu[i][k]
+            mu[i][k] = mu[i][k - 1] - m * t
+            mu[i][k - 1] = t + mu[k][k - 1] * mu[i][k]
+
+    for k in range(n):
+        orthogonalise(k)
+    k = 1
+    while k < n:
+        shorten(k, k - 1)
+        if norm[k] < (mpf("0.99") - mu[k][k - 1] ** 2) * norm[k - 1]:
+            swap(k)
+            k = max(k - 1, 1)
+        else:
+            for j in range(k - 2, -1, -1):
+                shorten(k, j)
+            k += 1
+    return rows
+
+
+def _nearest(basis: list[list[int]], target: list[int]) -> list[int]:
+    """A lattice vector near `target`, by Babai's nearest planes (1986)."""
+    star: list[list[Any]] = []
+    for row in basis:
+        vector = [mpf(v) for v in row]
+        for s in star:
+            c = mpmath.fdot(row, s) / mpmath.fdot(s, s)
+            vector = [v - c * w for v, w in zip(vector, s, strict=True)]
+        star.append(vector)
+    left = list(target)
+    for row, s in zip(basis[::-1], star[::-1], strict=True):
+        q = int(mpmath.nint(mpmath.fdot(left, s) / mpmath.fdot(s, s)))
+        left = [a - q * b for a, b in zip(left, row, strict=True)]
+    return [t - a for t, a in zip(target, left, strict=True)]
+
+
+def fit(
+    f: Function,
+    interval: tuple[Any, Any],
+    terms: int,
+    dtype: str,
+    weight: Function | None = None,
+    fixed: tuple[Any, ...] = (),
+) -> tuple[list[float], float]:
+    """Coefficients, lowest order first, of a polynomial of `terms` terms, and its error.
+
+    The first of them may be `fixed`.  `weight` defaults to that of the relative error, 1 / f.
+    """
+    weight = weight or (lambda x: 1 / f(x))
+    done, known = [mpf(c) for c in fixed], len(fixed)
+
+    def rest(x: Any) -> Any:
+        return (f(x) - mpmath.polyval(done[::-1], x)) / x**known
+
+    grid = Grid(
+        rest if known else f, lambda x: weight(x) * x**known, *interval, 24 * terms + known
+    )
+    ideal, error = grid.remez(list(range(terms - known)), [])
+    print(f"    before rounding {float(error):.2e}", file=sys.stderr)
+    found = _round_together(grid, ideal, dtype)
+    _, error = grid.remez([], found)
+    return [float(c) for c in done + found], float(error)
+
+
+def _round_together(grid: Grid, ideal: list[Any], dtype: str) -> list[Any]:
+    """`ideal` rounded so that the whole polynomial stays close (Brisebarre, Chevillard 2007)."""
+    ulps = [mpf(2) ** (mpmath.frexp(c)[1] - MANTISSA[dtype]) for c in ideal]
+    n = len(ideal)
+    count = 2 * n
+    sample = [round(i * (len(grid.x) - 1) / (count - 1)) for i in range(count)]
+    scale = mpf(2) ** 160
+
+    def row(i: int, at: list[int]) -> list[int]:
+        values = (ulps[i] * grid.x[k] ** i * grid.weight[k] * scale for k in at)
+        return [int(mpmath.nint(v)) for v in values]
+
+    # Each row carries its coordinates, too small to count, to read them off the result.
+    rows = [row(i, sample) + [int(i == j) for j in range(n)] for i in range(n)]
+    target = [
+        int(sum(c / u * r[k] for c, u, r in zip(ideal, ulps, rows, strict=True)))
+        for k in range(count)
+    ]
+    basis = _reduced(rows)
+    digits = _nearest(basis, target + [0] * n)[count:]
+    moves = [r[count:] for r in basis]
+
+    def worst(steps: list[int]) -> Any:
+        return grid.remez([], [d * u for d, u in zip(steps, ulps, strict=True)])[1]
+
+    best, improved = worst(digits), True
+    while improved:
+        improved = False
+        for move in moves:
+            for sign in (1, -1):
+                trial = [d + sign * m for d, m in zip(digits, move, strict=True)]
+                error = worst(trial)
+                if error < best * mpf("0.9999"):
+                    digits, best, improved = trial, error, True
+    return [d * u for d, u in zip(digits, ulps, strict=True)]
+
+
+def taylor_ratio(f: Function, limit: Any) -> Function:
+    """`f`, whose formula cancels near 0, in enough digits; `limit` at 0 itself."""
+
+    def safe(x: Any) -> Any:
+        if abs(x) < mpf(10) ** -25:
+            return mpf(limit)
+        with mp.workdps(140):
+            return f(mpf(x))
+
+    return safe
+
+
+#: name -> a number and how many parts it is split into
+CONSTANTS: dict[str, tuple[Any, int]] = {
+    "LN2": (mpmath.log(2), 2),
+    "PI": (mp.pi(), 3),
+}
+#: name -> function of a dtype that gives the coefficients and their error
+TABLE: dict[str, Callable[[str], tuple[list[float], float]]] = {}
+
+
+def entry(function: Callable[[str], tuple[list[float], float]]) -> Any:
+    TABLE[function.__name__] = function
+    return function
+
+
+def pick(dtype: str, single: Any, double: Any) -> Any:
+    return single if dtype == "float32" else double
+
+
+LN2 = mpmath.log(2)
+
+
+@entry
+def exp(dtype: str) -> Any:
+    """e**r for |r| <= log 2: one factor 2**m on either side makes 2**(2 m)."""
+    return fit(mpmath.exp, (-LN2 * 1.0001, LN2 * 1.0001), pick(dtype, 8, 14), dtype, fixed=(1,))
+
+
+@entry
+def exp_narrow(dtype: str) -> Any:
+    """e**r for |r| <= log(2) / 2."""
+    end = LN2 / 2 * mpf("1.0001")
+    return fit(mpmath.exp, (-end, end), pick(dtype, 7, 12), dtype, fixed=(1,))
+
+
+@entry
+def exp2(dtype: str) -> Any:
+    """2**r for |r| <= 1."""
+    return fit(lambda r: mpf(2) ** r, (-1, 1), pick(dtype, 8, 14), dtype, fixed=(1,))
+
+
+@entry
+def expm1(dtype: str) -> Any:
+    """(e**r - 1 - r) / r**2 for |r| <= log(2) / 2."""
+    f = taylor_ratio(lambda r: (mpmath.exp(r) - 1 - r) / r**2, 0.5)
+    end = LN2 / 2 * mpf("1.0001")
+    weight = taylor_ratio(lambda r: r**2 / mpmath.expm1(r), 0)
+    return fit(f, (-end, end), pick(dtype, 5, 10), dtype, weight)
+
+
+@entry
+def log(dtype: str) -> Any:
+    """float32: (log(1 + f) - f + f**2 / 2) / f**3 for sqrt(1/2) <= 1 + f <= sqrt(2).
+
+    float64: (log((1 + s) / (1 - s)) - 2 s) / s**3 as a function of s**2, s = f / (2 + f).
+    """
+    if dtype == "float32":
+        f = taylor_ratio(lambda f: (mpmath.log1p(f) - f + f * f / 2) / f**3, mpf(1) / 3)
+        weight = taylor_ratio(lambda f: f**3 / mpmath.log1p(f), 0)
+        return fit(f, (mpmath.sqrt(0.5) - 1, mpmath.sqrt(2) - 1), 9, dtype, weight)
+    return _atanh(dtype, (mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1), 7)
+
+
+def _atanh(dtype: str, end: Any, terms: int) -> Any:
+    def f(z: Any) -> Any:
+        s = mpmath.sqrt(z)
+        return 2 * (mpmath.atanh(s) - s) / s**3
+
+    weight = taylor_ratio(lambda z: z / (2 * mpmath.atanh(mpmath.sqrt(z)) / mpmath.sqrt(z)), 0)
+    return fit(taylor_ratio(f, mpf(2) / 3), (0, end**2), terms, dtype, weight)
+
+
+@entry
+def sin(dtype: str) -> Any:
+    """(sin r - r) / r**3 as a function of r**2, |r| <= pi / 2."""
+    return odd_fit(mpmath.sin, -mpf(1) / 6, mp.pi / 2 * mpf("1.00005"), pick(dtype, 4, 8), dtype)
+
+
+def odd_fit(f: Function, slope: Any, end: Any, terms: int, dtype: str) -> Any:
+    """An odd function near x + slope * x**3: the rest past x, over x**3, in x**2; |x| <= end."""
+
+    def rest(z: Any) -> Any:
+        x = mpmath.sqrt(z)
+        return (f(x) / x - 1) / z
+
+    weight = taylor_ratio(lambda z: z * mpmath.sqrt(z) / f(mpmath.sqrt(z)), 0)
+    return fit(taylor_ratio(rest, slope), (0, mpf(end) ** 2), terms, dtype, weight)
+
+
+@entry
+def sinh(dtype: str) -> Any:
+    """(sinh x - x) / x**3 as a function of x**2, |x| <= 1."""
+    return odd_fit(mpmath.sinh, mpf(1) / 6, 1, pick(dtype, 4, 7), dtype)
+
+
+@entry
+def erf(dtype: str) -> Any:
+    """-log(erfc x) / x where erf x < 1, as c + polynomial: erf x = -expm1(-x times it)."""
+    slope = 2 / mpmath.sqrt(mp.pi)
+    first = rounded(slope, dtype)  # its rounding error would count in full: the next makes it up
+    f = taylor_ratio(lambda x: -mpmath.log(mpmath.erfc(x)) / x - first, slope - first)
+    weight = taylor_ratio(lambda x: mpmath.erfc(x) * x / mpmath.erf(x), 1 / slope)
+    terms = pick(dtype, 9, 24)
+    found, error = fit(f, (0, pick(dtype, mpf("3.95"), 6)), terms, dtype, weight)
+    return [float(first), *found], error
+
+
+def main(names: list[str]) -> None:
+    lines = [
+        '"""Polynomial coefficients, lowest order first; made by tools/math_coefficients.py."""',
+        "",
+        "# Each comment states the weighted (mostly relative) error of the fit, roundings included.",
+    ]
+    for name, (number, count) in CONSTANTS.items():
+        if names and name not in names:
+            continue
+        lines += ["", f"{name} = {{  # an unevaluated sum"]
+        for dtype in MANTISSA:
+            text = ", ".join(repr(float(part)) for part in parts(number, dtype, count))
+            lines.append(f'    "{dtype}": ({text}),')
+        lines.append("}")
+    for name in [name for name in names if name in TABLE] if names else TABLE:
+        lines += ["", f"{name.upper()} = {{"]
+        for dtype in MANTISSA:
+            coefficients, error = TABLE[name](dtype)
+            lines.append(f'    "{dtype}": (  # {error:.2e} = 2**{mpmath.log(error, 2).__float__():.1f}')
+            lines += [f"        {c!r}," for c in coefficients]
+            lines.append("    ),")
+            print(name, dtype, len(coefficients), f"{error:.2e}", file=sys.stderr, flush=True)
+        lines.append("}")
+    text = "\n".join(lines) + "\n"
+    if names:
+        print(text)
+    else:
+        OUTPUT.write_text(text)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
