@@ -9,4 +9,4 @@ from covector.sharding import SingleDeviceSharding
 from covector.trace.evaluate import EvalTrace
 
 Context.trace = EvalTrace(dispatch.evaluate)
-array.default_sharding[0] = SingleDeviceSharding
+array.default_sharding[:] = [SingleDeviceSharding]

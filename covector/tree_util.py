@@ -1,6 +1,5 @@
 """Public door: pytrees under their long names, and the registration of classes as nodes."""
 
-from covector.tree._core import PyTreeDef
 from covector.tree._functions import (
     all_leaves,
     tree_all,
@@ -42,6 +41,7 @@ from covector.tree._register import (
     register_pytree_with_keys_class,
     register_static,
 )
+from covector.tree._treedef import PyTreeDef
 
 __all__ = [
     "DictKey",

@@ -343,6 +343,12 @@ def odd_fit(f: Function, slope: Any, end: Any, terms: int, dtype: str) -> Any:
 
 
 @entry
+def tanh(dtype: str) -> Any:
+    """(tanh x - x) / x**3 as a function of x**2, |x| <= 0.6."""
+    return odd_fit(mpmath.tanh, -mpf(1) / 3, mpf("0.6"), pick(dtype, 5, 11), dtype)
+
+
+@entry
 def sinh(dtype: str) -> Any:
     """(sinh x - x) / x**3 as a function of x**2, |x| <= 1."""
     return odd_fit(mpmath.sinh, mpf(1) / 6, 1, pick(dtype, 4, 7), dtype)

@@ -36,10 +36,12 @@ from ._query import (
     to_real_dtype,
 )
 from ._types import (
+    BY_NAME,
     AnyDType,
     DType,
     ExtendedDType,
     KeyType,
+    all_dtypes,
     extended,
     float0,
     itemsize_bits,

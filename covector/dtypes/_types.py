@@ -146,6 +146,7 @@ def _entries() -> dict[np.dtype[Any], Entry]:
 
 ENTRIES: Final = _entries()
 BY_NAME: Final[dict[str, np.dtype[Any]]] = {dtype.name: dtype for dtype in ENTRIES}
+BY_NAME["float0"] = float0
 
 # What becomes of 64-bit types while enable_x64 is off.
 NARROWED: Final = {
@@ -169,6 +170,11 @@ foreign_categories: Final[dict[type, type]] = {
 }
 _short_names: Final[dict[Any, str]] = {d: entry.short for d, entry in ENTRIES.items()}
 _short_names[float0] = "float0"
+
+
+def all_dtypes() -> list[np.dtype[Any]]:
+    """Every plain dtype there is, float0 included."""
+    return [*ENTRIES, float0]
 
 
 def short_name(dtype: Any) -> str:

@@ -43,7 +43,8 @@ class Literal:
         self.val, self.aval = val, aval
 
     def __repr__(self) -> str:
-        return f"{self.val}:{self.aval.str_short()}"
+        # An item prints with every digit, so that the text reads back equal.
+        return f"{str(self.val.item()).replace(' ', '')}:{self.aval.str_short()}"
 
 
 Atom = Var | Literal

@@ -7,28 +7,46 @@ from typing import Any
 
 from covector.ir.op import Op
 from covector.ops import (
+    arithmetic,
     call,
+    cast,
+    compare,
+    contract,
+    cumulative,
+    elementary,
     families,
     gather,
     pieces,
     pointwise,
     reduce,
     scatter,
+    select,
     shape,
     slicing,
+    special,
+    zeta,
 )
 
 __all__ = [
     "by_name",
+    "arithmetic",
     "call",
+    "cast",
+    "compare",
+    "contract",
+    "cumulative",
+    "elementary",
     "families",
     "gather",
     "pieces",
     "pointwise",
     "reduce",
     "scatter",
+    "select",
     "shape",
     "slicing",
+    "special",
+    "zeta",
 ]
 
 

@@ -14,12 +14,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from covector.ir.text import register_value_class
 from covector.ir.avals import ShapedArray
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import INDEX, Expr, cast, compare, const, expr
 from covector.ops import _check
 
 
+@register_value_class
 class GatherDimensionNumbers(NamedTuple):
     """Which axes of operand, indices and result of a gather correspond.
 
@@ -36,6 +38,7 @@ class GatherDimensionNumbers(NamedTuple):
     start_indices_batching_dims: tuple[int, ...] = ()
 
 
+@register_value_class
 class ScatterDimensionNumbers(NamedTuple):
     """Which axes of operand, indices and updates of a scatter correspond.
 
@@ -52,6 +55,7 @@ class ScatterDimensionNumbers(NamedTuple):
     scatter_indices_batching_dims: Sequence[int] = ()
 
 
+@register_value_class
 class GatherScatterMode(Enum):
     """What happens to a window that does not lie in the operand.
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covector import dtypes, ops
+from covector import ops
 from covector._base.config import config
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Linear, Sample
@@ -322,8 +322,12 @@ def _abs_derivative(t: Any, y: Any, x: Any) -> Any:
     return scale(t, sign(x))
 
 
+_REAL_OF = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}
+_COMPLEX_OF = {real: whole for whole, real in _REAL_OF.items()}
+
+
 def _real_dtype(self: Any, dtype: Any) -> Any:
-    return dtypes.to_real_dtype(dtype)
+    return _REAL_OF.get(dtype, dtype)
 
 
 abs_ = unary("abs", "ifc", np.abs, _abs_derivative, hlo="abs", out_dtype=_real_dtype)
@@ -587,7 +591,7 @@ class Complex(Pointwise):
 
     def out_dtype(self, dtype: Any) -> Any:
         """The complex dtype of twice the width."""
-        return dtypes.to_complex_dtype(dtype)
+        return _COMPLEX_OF[dtype]
 
     @staticmethod
     def numpy(x: Any, y: Any) -> Any:

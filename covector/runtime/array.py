@@ -19,6 +19,7 @@ from covector._base.errors import JaxRuntimeError
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof, typers
 from covector.runtime import device as devices
+from covector.runtime.native import native
 from covector.runtime.pool import ALIGNMENT, pool
 
 
@@ -86,12 +87,16 @@ class Pending:
 
 _GONE: Final = (Deleted, Failed, Pending)
 
-#: Makes a read-only NumPy array over a native buffer: view(buffer, shape, dtype). Filled with
-#: the native runtime; without it, buffers are NumPy arrays already.
-native_view: list[Callable[[Any, tuple[int, ...], np.dtype], np.ndarray]] = []
+_native: Final = native()
+
+
+def _with_native_parts(cls: type) -> Any:
+    """The class with C fields and native special methods, where the native runtime is there."""
+    return cls if _native is None else _native.array_type(cls)
 
 
 @final
+@_with_native_parts
 class Array:
     """An array on a device; immutable.  Made by functions such as `numpy.array`, not by its class.
 
@@ -388,22 +393,16 @@ def memory(x: Array) -> Any:
     return buffer.resolve(x) if isinstance(buffer, _GONE) else buffer
 
 
-def host(x: Array) -> np.ndarray:
+def _host(x: Array) -> np.ndarray:
     """A read-only NumPy array over the elements of `x`; keeps their memory alive.
 
     Arrays of an extended dtype show the integers underneath.
     """
     buffer = x.buffer
-    if type(buffer) is np.ndarray:
-        return buffer
-    if isinstance(buffer, _GONE):
-        buffer.resolve(x)
-        return host(x)
-    aval = x.aval
-    return native_view[0](buffer, aval.shape, dtypes.physical_dtype(aval.dtype))
+    return buffer.resolve(x) if isinstance(buffer, _GONE) else buffer
 
 
-def copy_in(source: np.ndarray) -> Any:
+def _copy_in(source: np.ndarray) -> Any:
     """A buffer with a copy of the elements of `source`, in C order."""
     target = pool.empty(source.shape, source.dtype)
     target[...] = source
@@ -411,13 +410,39 @@ def copy_in(source: np.ndarray) -> Any:
     return target
 
 
-def take(source: np.ndarray) -> Any:
-    """A buffer of the memory of `source`, which is given away; a copy if it is not as wanted."""
-    if not source.flags.c_contiguous or source.ctypes.data % ALIGNMENT:
-        return copy_in(source)
+def _adopt(source: np.ndarray, nbytes: int) -> Any:
     source = source.view(np.ndarray)  # the caller's object keeps its own flags
     source.flags.writeable = False
     return source
+
+
+if _native is None:
+    host, copy_in, _keep = _host, _copy_in, _adopt
+else:
+    host, _keep = _native.host, _native.adopt
+
+    def copy_in(source: np.ndarray) -> Any:
+        """A buffer with a copy of the elements of `source`, in C order."""
+        if type(source) is not np.ndarray or not source.flags.c_contiguous:
+            source = np.array(source, order="C", subok=False)
+        return _native.copy_in(source, source.nbytes)  # type: ignore[union-attr]
+
+    _native.connect(memory, Deleted("donated to a program"))
+
+
+#: Below this many bytes a copy is cheaper than keeping somebody's memory.
+_SMALL: Final = 4096
+
+
+def take(source: np.ndarray) -> Any:
+    """A buffer of the memory of `source`, which is given away; a copy if it is not as wanted."""
+    if (
+        source.nbytes < _SMALL
+        or not source.flags.c_contiguous
+        or source.ctypes.data % ALIGNMENT
+    ):
+        return copy_in(source)
+    return _keep(source.view(np.ndarray), source.nbytes)
 
 
 def from_numpy(x: Any, aval: ShapedArray | None = None, *, give: bool = False) -> Array:
@@ -519,7 +544,8 @@ shards: list[Callable[[Array], list[Any]]] = []
 def install_methods(methods: Mapping[str, Any]) -> None:
     """Adds operations to the class: functions, properties or descriptors by name."""
     for name, method in methods.items():
-        setattr(Array, name, method)
+        if _native is None or not _native.set_method(name, method):
+            setattr(Array, name, method)
 
 
 def _array_aval(x: Array) -> ShapedArray:

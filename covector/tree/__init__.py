@@ -1,7 +1,8 @@
 """Pytrees: nested containers of arrays, taken apart and put together.
 
 The package is the public namespace ``covector.tree``; ``covector.tree_util`` has the same functions
-under their long names, and the ones that make classes nodes. `_core` holds the mechanism.
+under their long names, and the ones that make classes nodes. `_treedef` and `_nodes` hold the
+mechanism.
 """
 
 from ._functions import tree_all as all

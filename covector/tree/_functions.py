@@ -6,19 +6,9 @@ import functools
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar
 
-from ._core import (
-    LEAF,
-    TUPLE,
-    Mismatch,
-    PyTreeDef,
-    flatten,
-    leaves,
-    nodes,
-    says_leaf,
-    walk_until,
-    walk_with_path,
-)
 from ._keys import KeyPath
+from ._nodes import TUPLE, flatten, nodes, says_leaf, walk_until, walk_with_path
+from ._treedef import LEAF, Mismatch, PyTreeDef
 
 T = TypeVar("T")
 Leaf: TypeAlias = Any
@@ -69,7 +59,7 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Leaf]) -> Any:
 
 def tree_leaves(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> list[Leaf]:
     """The leaves of a tree, in order."""
-    return leaves(tree) if is_leaf is None else tree_flatten(tree, is_leaf)[0]
+    return tree_flatten(tree, is_leaf)[0]
 
 
 def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> PyTreeDef:
@@ -103,26 +93,17 @@ def all_leaves(iterable: Iterable[Any], is_leaf: Callable[[Any], bool] | None = 
     (True, False)
     """
     return all(
-        [
-            nodes[type(item)] is None or (is_leaf is not None and says_leaf(is_leaf(item)))
-            for item in iterable
-        ]
+        nodes[type(item)] is None or (is_leaf is not None and says_leaf(is_leaf(item)))
+        for item in iterable
     )
 
 
-def flatten_others(operation: str, treedef: PyTreeDef, others: tuple[Any, ...]) -> list[list[Any]]:
+def _flatten_others(operation: str, treedef: PyTreeDef, others: tuple[Any, ...]) -> list[list[Any]]:
     """Flattens trees that have `treedef` as a prefix; the error names operation, tree and path."""
-    flat: list[list[Any]] = []
-    for i, other in enumerate(others):
-        out: list[Any] = []
-        try:
-            treedef._up_to(other, out)
-        except Mismatch as mismatch:
-            raise ValueError(
-                mismatch.message(operation, "the first tree", f"tree {i + 2}")
-            ) from None
-        flat.append(out)
-    return flat
+    return [
+        treedef.flatten_prefix(operation, "the first tree", f"tree {i}", other)
+        for i, other in enumerate(others, 2)
+    ]
 
 
 def tree_map(
@@ -146,7 +127,7 @@ def tree_map(
     """
     flat, treedef = tree_flatten(tree, is_leaf)
     if rest:
-        return treedef.unflatten(list(map(f, flat, *flatten_others("tree_map", treedef, rest))))
+        return treedef.unflatten(list(map(f, flat, *_flatten_others("tree_map", treedef, rest))))
     return treedef.unflatten(list(map(f, flat)))
 
 
@@ -194,7 +175,7 @@ def tree_map_with_path(
     pairs, treedef = tree_flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     paths = [path for path, _ in pairs]
     flat = [leaf for _, leaf in pairs]
-    others = flatten_others("tree_map_with_path", treedef, rest)
+    others = _flatten_others("tree_map_with_path", treedef, rest)
     return treedef.unflatten(list(map(f, paths, flat, *others)))
 
 
@@ -257,7 +238,7 @@ def tree_reduce_associative(
     identity: T | Unspecified = _unspecified,
     is_leaf: Callable[[Any], bool] | None = None,
 ) -> T:
-    """Folds the leaves of a tree pairwise, to a depth that grows with the logarithm of their number.
+    """Folds the leaves of a tree pairwise, to a depth of about the logarithm of their number.
 
     The operation must be associative; it is not applied to `identity`, which is the result for a
     tree without leaves. Raises TypeError if that is needed and not given.
@@ -314,13 +295,9 @@ def broadcast_prefix(
     flat, treedef = tree_flatten(prefix_tree, is_leaf)
     if treedef is LEAF:
         return flat * tree_structure(full_tree, is_leaf).num_leaves
-    out: list[Any] = []
-    try:
-        treedef._up_to(full_tree, out)
-    except Mismatch as mismatch:
-        raise ValueError(mismatch.message(operation, "the prefix tree", "the full tree")) from None
+    subtrees = treedef.flatten_prefix(operation, "the prefix tree", "the full tree", full_tree)
     repeated: list[Any] = []
-    for leaf, subtree in zip(flat, out, strict=True):
+    for leaf, subtree in zip(flat, subtrees, strict=True):
         repeated += [leaf] * tree_structure(subtree, is_leaf).num_leaves
     return repeated
 
@@ -334,8 +311,7 @@ def prefix_errors(
     """
     treedef = tree_structure(prefix_tree, is_leaf)
     return [
-        functools.partial(_prefix_error, mismatch)
-        for mismatch in treedef._mismatches(full_tree, ())
+        functools.partial(_prefix_error, mismatch) for mismatch in treedef.mismatches(full_tree)
     ]
 
 

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar
 
-from ._core import DataclassNode, NodeType, PyTreeDef, _CustomNode, _NoneNode, nodes, register
 from ._functions import tree_flatten, tree_flatten_with_path
+from ._nodes import CustomNode, DataclassNode, _NamedTupleNode, nodes, register
+from ._treedef import NodeType, PyTreeDef
 
 T = TypeVar("T")
 Typ = TypeVar("Typ", bound="type[Any]")
@@ -43,7 +44,7 @@ def register_pytree_node(
     >>> tree_flatten(Box(3))
     ([3], PyTreeDef(CustomNode(Box[None], [*])))
     """
-    register(_CustomNode(nodetype, flatten_func, unflatten_func, flatten_with_keys_func))
+    register(CustomNode(nodetype, flatten_func, unflatten_func, flatten_with_keys_func))
 
 
 def register_pytree_with_keys(
@@ -67,7 +68,7 @@ def register_pytree_with_keys(
             pairs, aux = flatten_with_keys(tree)
             return [child for _, child in pairs], aux
 
-    register(_CustomNode(nodetype, flatten_func, unflatten_func, flatten_with_keys))
+    register(CustomNode(nodetype, flatten_func, unflatten_func, flatten_with_keys))
 
 
 def register_pytree_node_class(cls: Typ) -> Typ:
@@ -185,7 +186,7 @@ def register_static(cls: type[H]) -> type[H]:
     >>> tree_flatten(Flag("on"))
     ([], PyTreeDef(CustomNode(Flag[on], [])))
     """
-    register(_CustomNode(cls, lambda x: ((), x), lambda aux, _: aux, lambda x: ((), x)))
+    register(CustomNode(cls, lambda x: ((), x), lambda aux, _: aux, lambda x: ((), x)))
     return cls
 
 
@@ -230,8 +231,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[KeyLeafPair], Hasha
 
 def _outer_aux(node: NodeType, aux: Any) -> Any:
     # For named tuples the type is what is needed to put them together again.
-    is_namedtuple = issubclass(node.type, tuple) and node.type is not tuple and aux is None
-    return node.type if is_namedtuple and not isinstance(node, (_CustomNode, _NoneNode)) else aux
+    return node.type if isinstance(node, _NamedTupleNode) else aux
 
 
 class PyTreeRegistry:

@@ -216,7 +216,7 @@ class Lowering:
         """What replaces `leaf`, or None if it stays a load from memory."""
         if value.node is None:
             return None
-        if self.in_memory(value) and self.root_index.get(value) != index:
+        if value not in self.root_index and self.in_memory(value):
             return None
         scratch = self.scratch.get(value)
         if scratch is not None:

@@ -12,10 +12,13 @@ from typing import final
 
 from covector.compiler.loops.address import Accesses
 from covector.compiler.loops.graph import Graph, Node, Value
+from covector.compiler.loops.lanes import step_along
 from covector.compiler.loops.lower import Apart, MustBuffer, Refusal
 from covector.compiler.loops.planner import Group, lower_group
-from covector.compiler.loops.program import Fold, For, Kernel, Statement
+from covector.compiler.loops.program import For, Kernel
 from covector.compiler.loops.serial import lower_cumulate, lower_push
+from covector.compiler.loops.transform import all_statements
+from covector.ir.index import atoms
 from covector.ir.scalar import Expr
 
 #: Costs an element, in additions: what a buffer adds (write), and each stream that is read.
@@ -31,12 +34,13 @@ class Step:
     base: the value whose elements the result of a push starts with.
     """
 
-    __slots__ = ("arguments", "base", "group", "kernel", "loads", "makes", "node")
+    __slots__ = ("arguments", "base", "group", "kernel", "loads", "makes", "node", "replaces")
 
     def __init__(self, makes: Sequence[Value], node: Node | None, group: Group | None) -> None:
         self.makes, self.node, self.group = list(makes), node, group
         self.kernel: Kernel | None = None
         self.base: Value | None = None
+        self.replaces: Step | None = None
         #: The values of the kernel's buffers, in order.
         self.arguments: list[Value] = []
         self.loads: list[Value] = []
@@ -158,7 +162,7 @@ class Partition:
     def _elsewhere(self, v: Value, step: Step) -> bool:
         """Whether another step computes `v` already and doing it again costs more than memory."""
         others = self.inlined.get(v)
-        if not others or others.keys() <= {step}:
+        if not others or others.keys() <= {step, step.replaces}:
             return False
         streams = sum(min(1.0, (s.size or 0) / max(v.size or 1, 1)) for s in self._sources(v))
         if self.costly[v] + STREAM_COST * streams <= WRITE_COST + 2 * STREAM_COST:
@@ -194,9 +198,11 @@ class Partition:
         for _, _, v in sorted(self.queue):
             node = v.node
             assert node is not None
-            if v in self.maker or v in found or node.rule != "kernel" or not _fits(v, first):
+            if v in self.maker or v in found or node.rule != "kernel":
                 continue
-            if any(s.size is None or s.size > 1 for s in mine & self._sources(v)):
+            if not (_fits(v, first) or _fits(first, v)):
+                continue
+            if v in mine or any(s.size is None or s.size > 1 for s in mine & self._sources(v)):
                 found.append(v)
         found = found[: GROUP_SIZE - 1]
         alone = {v: self._alone(v) for v in found}
@@ -224,7 +230,9 @@ class Partition:
         assert step.kernel is not None
         before = step.makes, step.kernel, step.arguments, step.loads, step.group
         memory, queue = dict(self.memory), list(self.queue)
+        makes = sorted(makes, key=lambda v: -sum(n != 1 for n in v.shape))
         new = Step(makes, None, Group(makes))
+        new.replaces = step
         try:
             self._lower(new)
             assert new.kernel is not None
@@ -277,31 +285,34 @@ class Partition:
 
 
 def traffic(kernel: Kernel) -> int:
-    """Elements that a kernel moves between registers and memory that is not its own."""
+    """Elements that a kernel moves between the caches and memory that is not its own.
+
+    What one row reads again is in the cache, if it is read along the same axis.
+    """
     total = 0
-    outside = {n for n, b in kernel.buffers.items() if b.home != "scratch"}
-
-    def visit(body: Sequence[Statement], trips: int) -> None:
-        nonlocal total
-        straight = [s for s in body if not isinstance(s, For)]
-        for s in straight:
-            if isinstance(s, Fold):
-                inner = trips
-                for _, low, high in s.loops:
-                    inner *= (high - low).constant or 1
-                total += inner * _count([s, *s.stores], outside)
-                straight = [t for t in straight if t is not s]
-        total += trips * _count(straight, outside)
-        for s in body:
-            if isinstance(s, For):
-                visit(s.body, trips * ((s.high - s.low).constant or 1))
-
-    visit(kernel.body, 1)
+    for nest in kernel.body:
+        trips: dict[str, int] = {}
+        outer: list[str] = []
+        loop = nest
+        while isinstance(loop, For):
+            outer.append(loop.axis)
+            loop = loop.body[0] if len(loop.body) == 1 else None
+        for s in all_statements([nest]):
+            loops = [(s.axis, s.low, s.high)] if isinstance(s, For) else getattr(s, "loops", [])
+            for a, low, high in loops:
+                trips[a] = max(trips.get(a, 0), (high - low).constant or 1)
+        streams: dict[tuple[str, tuple[int | None, ...]], int] = {}
+        for name, index in Accesses(all_statements([nest])).places:
+            buffer = kernel.buffers[name]
+            if buffer.home == "scratch":
+                continue
+            count = 1
+            for a in atoms(index):
+                count *= trips.get(a, 1) if isinstance(a, str) else 1
+            key = name, tuple(step_along(a, index, buffer.shape) for a in outer[:1])
+            streams[key] = max(streams.get(key, 0), count)
+        total += sum(streams.values())
     return total
-
-
-def _count(body: Sequence[Statement], outside: set[str]) -> int:
-    return sum(b in outside for b, _ in Accesses(body).places)
 
 
 def _position(step: Step) -> int:

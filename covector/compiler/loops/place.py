@@ -141,27 +141,31 @@ def _passes(low: Lowering, finals: Sequence[Final]) -> list[Pass] | None:
     return out
 
 
-def costs(low: Lowering, folds: bool = False) -> dict[Expr, int]:
-    """The cost of every resolved node, with all that is recomputed below it; `folds`: with the
-    reductions it needs."""
-    cost: dict[Expr, int] = {}
+def costs(low: Lowering) -> dict[Expr, int]:
+    """For every argument leaf that is recomputed, what one of its elements costs: all that is
+    recomputed below it, where what smaller values need (a row's mean) counts once for them."""
+    ops: dict[Expr, int] = {}  # operations each time the node is evaluated
+    below: dict[Expr, int] = {}  # work of all elements of the values under it
+    each: dict[Expr, int] = {}
     for e in low.done:  # in order: arguments before users
-        total = COST.get(e.op, 1)
+        here, under = COST.get(e.op, 1), 0
         if e.op == "load":
             target = low.targets.get(e)
             if target is not None:
-                total = cost.get(target, 1)
-            else:
-                total += sum(cost.get(d, 0) for i in e.extra[1] if i.terms for d in data_of(i))
-        elif folds and e.op == "name" and isinstance(e.extra, FoldResult):
+                size = max(e.extra[0].size or 1, 1)
+                under = min(ops[target] * size + below[target], ENDLESS * size)
+                each[e] = under // size
+        elif e.op == "name" and isinstance(e.extra, FoldResult):
             ref = e.extra.ref
             volume = _product((h - l).constant or 1 for _, l, h in ref.loops)
-            total += volume * sum(cost[v] + 1 for v in ref.values)
+            under = volume * sum(ops[v] + 1 for v in ref.values) * (ref.node.outs[0].size or 1)
+            under += sum(below[v] for v in ref.values)
         else:
             for a in e.args:
-                total += cost[a]
-        cost[e] = min(total, ENDLESS)
-    return cost
+                here += ops[a]
+                under += below[a]
+        ops[e], below[e] = min(here, ENDLESS), under
+    return each
 
 
 def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
@@ -189,7 +193,7 @@ def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
         if value in low.scratch or any(leaf in covered for _, leaf in asked):
             continue
         count, size = sum(asked.values()), value.size or 0
-        again = cost[next(leaf for _, leaf in asked)]
+        again = max(cost.get(leaf, 0) for _, leaf in asked)
         if again * (count - size) <= MEMORY_COST * size + READ_COST * count:
             continue
         low.scratch[value] = _scratch_for(value, asked, low, passes)
@@ -290,4 +294,3 @@ def _product(numbers: Any) -> int:
     return out
 
 
-__all__ = ["COST", "FoldResult", "Settled", "costs", "settle"]

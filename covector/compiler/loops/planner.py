@@ -94,7 +94,7 @@ def lower_group(
         body += nest
         flat |= absorb
         factors = {}
-        cost = costs(low, folds=True)
+        cost = costs(low)
         for leaf, target in low.targets.items():
             value = leaf.extra[0]
             if target is not None and value not in group.roots:

@@ -235,22 +235,24 @@ def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     if a.dtype == np.float32:
         product = a.astype(np.float64) * b.astype(np.float64)  # exact
         return _round_to_odd(*_two_sum(product, c.astype(np.float64))).astype(np.float32)
-    a, b, c = np.broadcast_arrays(a, b, c)
-    high, low = _two_product(a, b)
-    sum_high, sum_low = _two_sum(c, low)
+    return _fma64(*np.broadcast_arrays(a, b, c))
+
+
+def _fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    plain = a * b + c
+    # Scale to significands in [1/2, 1), and c alike: as small as can matter, or too big for a * b.
+    (a1, ea), (b1, eb), (c1, ec) = np.frexp(a), np.frexp(b), np.frexp(c)
+    shift = (ea + eb).astype(np.int64)
+    c2 = np.ldexp(c1, np.clip(ec - shift, -200, 200))
+    high, low = _two_product(a1, b1)
+    sum_high, sum_low = _two_sum(c2, low)
     top, top_low = _two_sum(high, sum_high)
-    result = np.array(top + _round_to_odd(*_two_sum(sum_low, top_low)))
-    with np.errstate(all="ignore"):
-        sizes = [np.abs(v) for v in (a, b, a * b, c, result)]
-    safe = np.ones(result.shape, bool)
-    for size in sizes:
-        safe &= (size > 1e-130) & (size < 1e130)
-    safe |= ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c))
-    plain = ~(np.isfinite(a) & np.isfinite(b) & np.isfinite(c)) | (c == 0) & (a * b == 0)
-    result[plain] = (a * b + c)[plain]
-    hard = ~(safe | plain)
-    for at in zip(*np.nonzero(hard), strict=True):
-        result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))
+    total = top + _round_to_odd(*_two_sum(sum_low, top_low))
+    result = np.array(np.ldexp(total, shift))
+    simple = ~np.isfinite(a1 + b1 + c1) | (a == 0) | (b == 0)
+    result = np.where(simple, plain, np.where((ec - shift >= 200) & (c != 0), c, result))
+    for at in zip(*np.nonzero((np.abs(result) < 3e-308) & ~simple & (total != 0)), strict=True):
+        result[at] = _exact_fma(float(a[at]), float(b[at]), float(c[at]))  # denormal: rounds twice
     return result
 
 

@@ -27,6 +27,7 @@ from covector.compiler.math.formats import (
 )
 from covector.ir.scalar import Expr, fma, select
 
+_LOG2_E = 1 / math.log(2)
 #: Beyond these, exp is 0 (also when halved bit by bit into the denormals) or infinite.
 _EXP_LOW = {"float32": -104.0, "float64": -746.0}
 _EXP_HIGH = {"float32": 90.0, "float64": 711.0}
@@ -42,7 +43,7 @@ def exp_parts(x: Expr) -> tuple[Expr, Expr]:
     with one rounding, at the price of two more terms in the polynomial.
     """
     f = format_of(x)
-    m, bits = round_by_magic(x, 0.5 / math.log(2))
+    m, bits = round_by_magic(x, 0.5 * _LOG2_E)
     high, low = coefficients.LN2[f.dtype]
     r = fma(m, -2 * low, fma(m, -2 * high, x))
     return horner(r, coefficients.EXP[f.dtype]), power_of_two(bits, f)
@@ -61,34 +62,60 @@ def exp2(x: Expr) -> Expr:
     return horner(fma(m, -2.0, x), coefficients.EXP2[f.dtype]) * s * s
 
 
-def _expm1_parts(x: Expr) -> tuple[Expr, Expr]:
-    """r-part e and the bits of n with expm1(x) = 2**n * e + (2**n - 1)."""
-    f = format_of(x)
-    n, bits = round_by_magic(x, 1 / math.log(2))
-    high, low = coefficients.LN2[f.dtype]
-    r = fma(n, -low, fma(n, -high, x))
-    return fma(r * r, horner(r, coefficients.EXPM1[f.dtype]), r), bits
-
-
 def expm1(x: Expr) -> Expr:
     f = format_of(x)
-    e, bits = _expm1_parts(clamp(x, _EXPM1_LOW[f.dtype], _EXPM1_HIGH[f.dtype]))
+    n, bits = round_by_magic(x := clamp(x, _EXPM1_LOW[f.dtype], _EXPM1_HIGH[f.dtype]), _LOG2_E)
     half = power_of_two(bits, f, -1)  # 2**n may be infinite where expm1 is not
-    y = fma(half, e, half - 0.5) * 2.0
+    y = _expm1_scaled(_reduced(x, n), half, half - 0.5) * 2.0
     return select(lt(absolute(x), 2.0 ** -(f.fraction + 2)), x, y)  # denormals; -0
+
+
+def _reduced(x: Expr, n: Expr) -> Expr:
+    """x - n log 2."""
+    high, low = coefficients.LN2[x.dtype]
+    return fma(n, -low, fma(n, -high, x))
+
+
+def _expm1_scaled(r: Expr, s: Expr, base: Expr) -> Expr:
+    """s (e**r - 1) + base for |r| <= log(2) / 2 and a power of two s."""
+    sr = s * r
+    return fma(sr * r, horner(r, coefficients.EXPM1[r.dtype]), sr + base)
 
 
 def one_minus_exp(x: Expr) -> Expr:
     """1 - e**x for x <= 0; +0 for either zero."""
     f = format_of(x)
-    e, bits = _expm1_parts(at_least(x, _EXPM1_LOW[f.dtype]))
+    n, bits = round_by_magic(x := at_least(x, _EXPM1_LOW[f.dtype]), _LOG2_E)
     s = power_of_two(bits, f)
-    return fma(-s, e, f.const(1.0) - s)
+    return _expm1_scaled(_reduced(x, n), -s, f.const(1.0) - s)
 
 
 def tanh(x: Expr) -> Expr:
-    t = one_minus_exp(absolute(x) * -2.0)
-    return with_sign(_over_sum(t, 2.0, -t), sign_of(x))
+    """Near 0 an odd polynomial, else 1 - 2 / (e**(2 x) + 1)."""
+    f = format_of(x)
+    a = absolute(x)
+    z = x * x
+    small = fma(x * z, horner(z, coefficients.TANH[f.dtype]), x)
+    y = at_most(a * 2.0, -_EXPM1_LOW[f.dtype] + 2.0)
+    n, bits = round_by_magic(y, _LOG2_E)
+    p = horner(_reduced(y, n), coefficients.EXP_NARROW[f.dtype])
+    large = f.const(1.0) - div(2.0, fma(p, power_of_two(bits, f), 1.0))
+    return select(lt(a, 0.6), small, with_sign(large, sign_of(x)))
+
+
+def logistic(x: Expr) -> Expr:
+    """1 / (1 + e**-x), by e**-|x| so that small results keep their digits.
+
+    e**-|x| = p 2**n with |r| <= log(2) / 2, for one more bit than `exp_parts`; 2**n in two parts.
+    """
+    f = format_of(x)
+    y = at_least(-absolute(x), _EXP_LOW[f.dtype])
+    n, bits = round_by_magic(y, _LOG2_E)
+    p = horner(_reduced(y, n), coefficients.EXP_NARROW[f.dtype])
+    half = shift_left(shift_right(bits, 1), f.fraction) + (f.bias << f.fraction)
+    rest = shift_left(bits, f.fraction) + (2 * f.bias << f.fraction) - half
+    e = p * f.from_bits(half) * f.from_bits(rest)
+    return _over_sum(select(lt(x, 0.0), e, 1.0), 1.0, e)
 
 
 def _over_sum(x: Expr, whole: float, part: Expr) -> Expr:
@@ -101,22 +128,6 @@ def _over_sum(x: Expr, whole: float, part: Expr) -> Expr:
     error = part - (total - whole)
     q = div(x, total)
     return fma(-q, error, q)
-
-
-def logistic(x: Expr) -> Expr:
-    """1 / (1 + e**-x), by e**-|x| so that small results keep their digits.
-
-    e**-|x| = p 2**n with |r| <= log(2) / 2, for one more bit than `exp_parts`; 2**n in two parts.
-    """
-    f = format_of(x)
-    y = at_least(-absolute(x), _EXP_LOW[f.dtype])
-    n, bits = round_by_magic(y, 1 / math.log(2))
-    high, low = coefficients.LN2[f.dtype]
-    p = horner(fma(n, -low, fma(n, -high, y)), coefficients.EXP_NARROW[f.dtype])
-    half = shift_left(shift_right(bits, 1), f.fraction) + (f.bias << f.fraction)
-    rest = shift_left(bits, f.fraction) + (2 * f.bias << f.fraction) - half
-    e = p * f.from_bits(half) * f.from_bits(rest)
-    return _over_sum(select(lt(x, 0.0), e, 1.0), 1.0, e)
 
 
 def _half_exp(x: Expr) -> Expr:

@@ -40,7 +40,7 @@ from .language import (
     text,
     word,
 )
-from .pool_code import context, new_buffer
+from .pool_code import buffer_over, context, new_buffer
 from .structs import Array, Buffer, Layout, Object, View
 
 # The Python functions that serve where native code does not: order of `context.fallbacks`.
@@ -127,12 +127,18 @@ def buffer_of(self: word) -> Buffer:
     if resolved == 0:
         return Buffer(0)
     Py_DecRef(resolved)
+    if x.buffer == 0 or x.buffer.type != context.buffer_type:
+        PyErr_SetString(context.type_error, text("an Array whose buffer is not of the pool"))
+        return Buffer(0)
     return x.buffer
 
 
 def host(module: word, self: word) -> word:
     """METH_O: a read-only NumPy array over the elements; it keeps the buffer alive."""
     x = Array(self)
+    if x.type != context.array_type:
+        PyErr_SetString(context.type_error, text("host: an Array is wanted"))
+        return 0
     buffer = buffer_of(self)
     if buffer == 0:
         return 0
@@ -193,11 +199,35 @@ def with_self(which: word, self: word, args: word, count: word, names: word) -> 
     return PyObject_Vectorcall(context.fallbacks[which], forwarded, count + 1, names)
 
 
+def is_numpy(args: word, count: word) -> word:
+    """Whether the arguments are (numpy.ndarray itself, int); else sets TypeError."""
+    if count == 2 and Object(args[0]).type == context.array_class:
+        if Object(args[1]).type == context.int_type:
+            return 1
+    PyErr_SetString(context.type_error, text("a numpy.ndarray and a number of bytes are wanted"))
+    return 0
+
+
+def adopt(module: word, args: word, count: word) -> word:
+    """METH_FASTCALL (array, nbytes): a Buffer over the memory of a NumPy array, which it keeps."""
+    if is_numpy(args, count) == 0:
+        return 0
+    nbytes = PyLong_AsLongLongAndOverflow(args[1], stack(1))
+    owner = args[0]
+    Py_IncRef(owner)
+    buffer = buffer_over((owner + context.array_data)[0], nbytes, owner)
+    if buffer == 0:
+        Py_DecRef(owner)
+    return buffer
+
+
 def copy_in(module: word, args: word, count: word) -> word:
     """METH_FASTCALL (array, nbytes): a Buffer with a copy of the elements of a NumPy array.
 
     The caller has seen to the class (NumPy's own), the order and the size.
     """
+    if is_numpy(args, count) == 0:
+        return 0
     nbytes = PyLong_AsLongLongAndOverflow(args[1], stack(1))
     buffer = new_buffer(nbytes)
     if buffer == 0:

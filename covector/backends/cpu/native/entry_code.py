@@ -385,6 +385,9 @@ def run_in(record: Record, data: word, leaves: word, symbols: word, frame: word)
     if made < record.outputs or (record.arena != 0 and arena == 0):
         drop(outputs, made)
         return 0
+    # From here on other code may run and clear the table: the record must stay.
+    holder = record.holder
+    Py_IncRef(holder)
     if record.flags & LONG:
         run_long(record, buffers, symbols, leaves)
     else:
@@ -393,12 +396,10 @@ def run_in(record: Record, data: word, leaves: word, symbols: word, frame: word)
         give_block(arena)
     if record.donated != 0:
         give_up(record, leaves)
-    if record.result == 0:
-        return outputs[0]
-    holder = record.holder
-    Py_IncRef(holder)
-    result = build(record, outputs)
-    drop(outputs, made)
+    result = outputs[0]
+    if record.result != 0:
+        result = build(record, outputs)
+        drop(outputs, made)
     Py_DecRef(holder)
     return result
 
@@ -413,8 +414,6 @@ def drop(objects: word, count: word) -> None:
 
 def run_long(record: Record, buffers: word, symbols: word, leaves: word) -> None:
     """Runs a program without the interpreter lock; its memory is held meanwhile."""
-    holder = record.holder
-    Py_IncRef(holder)
     count = record.leaves
     held = PyMem_RawMalloc(8 * count + 8)
     i = 0
@@ -436,7 +435,6 @@ def run_long(record: Record, buffers: word, symbols: word, leaves: word) -> None
             release(held[i])
             i += 1
         PyMem_RawFree(held)
-    Py_DecRef(holder)
 
 
 def give_up(record: Record, leaves: word) -> None:

@@ -46,7 +46,7 @@ class Struct:
 
 
 def instance(kind: type[Struct]) -> Any:
-    """At module level, `name = instance(Kind)`: one zeroed structure of the program itself."""
+    """At module level, `name: Kind = instance(Kind)`: one zeroed structure of the program itself."""
 
 
 class Extern:
@@ -112,7 +112,7 @@ class Source:
                     if isinstance(n, ast.AnnAssign) and isinstance(n.target, ast.Name)
                 }
                 self.structs[node.name] = {**self.structs[base], **own}
-            case ast.Assign([ast.Name(name)], ast.Call(ast.Name("instance"), [ast.Name(kind)])):
+            case ast.AnnAssign(ast.Name(name), _, ast.Call(ast.Name("instance"), [ast.Name(kind)])):
                 self.instances[name] = kind
             case ast.Assign([ast.Name(name)], value) | ast.AnnAssign(ast.Name(name), _, value):
                 constant = _constant(value, self.constants)

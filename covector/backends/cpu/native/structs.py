@@ -186,7 +186,7 @@ class Context(Struct):
     fallbacks: word  # Python functions by slot
     operators: word  # entries by operator, as in FIRST_* below
     not_implemented: word
-    memory_error: word
     buffer_error: word
+    type_error: word
     array_data: word  # offset of the data pointer in NumPy's array object
     array_class: word  # numpy.ndarray

@@ -1,0 +1,26 @@
+"""The native runtime: arrays, the pool and compiled entry points in machine code of our own.
+
+Written in a small language (`language.py`), compiled once through LLVM.  `load` gives it, or
+None where it does not work; then the runtime does the same in Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from covector._base.log import debug
+from covector.runtime.pool import default_limit
+
+from . import build
+from .runtime import NativeRuntime
+
+
+def load() -> Any:
+    """The native runtime of this process, or None where it is not supported or fails its test."""
+    if not build.supported() or build.numpy_data_offset() == 0:
+        return None
+    try:
+        return NativeRuntime(build.Code(), default_limit())
+    except Exception as error:
+        debug(1, "the native runtime does not work here, Python serves: %s", error)
+        return None

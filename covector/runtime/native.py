@@ -1,0 +1,60 @@
+"""The socket for the native runtime: compiled code that makes arrays, frees memory, calls programs.
+
+A backend offers it with `offer` before the first array class exists; whoever asks first
+(`native`) settles the matter.  COVECTOR_NATIVE_RUNTIME=0 keeps to Python.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+
+class Native(Protocol):
+    """What the native runtime gives."""
+
+    allocator: Any
+
+    def array_type(self, cls: type) -> type:
+        """`cls` (its methods; two slots: aval, buffer; sharding) as a type with native parts."""
+
+    def entry_type(self, cls: type) -> type:
+        """`cls` as a type whose instances are called natively."""
+
+    def set_method(self, name: str, method: Any) -> bool:
+        """Takes the Python function of a native operator of the array type; False if none is."""
+
+    def host(self, x: Any) -> np.ndarray:
+        """The read-only NumPy array over an array's memory."""
+
+    def copy_in(self, elements: np.ndarray, nbytes: int) -> Any:
+        """A buffer with a copy of a NumPy array's elements (C order)."""
+
+    def adopt(self, elements: np.ndarray) -> Any:
+        """A buffer that keeps a NumPy array and uses its memory."""
+
+
+_offers: Final[list[Callable[[], Native | None]]] = []
+_settled: Final[list[Native | None]] = []
+
+
+def offer(load: Callable[[], Native | None]) -> None:
+    """Offers a native runtime: `load` gives it, or None where it does not work.
+
+    Raises RuntimeError once the array class exists.
+    """
+    if _settled:
+        raise RuntimeError("the native runtime must be offered before covector.runtime.array loads")
+    _offers.append(load)
+
+
+def native() -> Native | None:
+    """The native runtime, or None: then everything is done in Python."""
+    if not _settled:
+        wanted = os.environ.get("COVECTOR_NATIVE_RUNTIME", "1").lower() not in ("0", "off", "false")
+        found = (load() for load in _offers) if wanted else iter(())
+        _settled.append(next((n for n in found if n is not None), None))
+    return _settled[0]
