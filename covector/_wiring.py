@@ -2,11 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+# First: the native runtime must be offered before the array class is made.
+import covector.backends.cpu.native as _native  # noqa: F401  isort: skip
+
 import covector.ir.text as _text  # noqa: F401  (puts its printer into Jaxpr)
 from covector._base.context import Context
+from covector.backends.cpu.backend import CpuBackend
+from covector.ir.avals import ShapedArray
+from covector.ir.op import Op
+from covector.ops.call import Jit
 from covector.runtime import array, dispatch
+from covector.runtime.backend import backends
 from covector.sharding import SingleDeviceSharding
 from covector.trace.evaluate import EvalTrace
 
+
+def _compile(op: Op, avals: tuple[ShapedArray, ...]) -> Any:
+    """What eager evaluation runs: machine code where the op, or its program, has native rules."""
+    cpu = backends.get("cpu")
+    if isinstance(op, Jit):
+        try:
+            return cpu.compile(op.jaxpr)
+        except NotImplementedError:
+            return dispatch.StepByStep(op.jaxpr)
+    try:
+        return cpu.compile_op(op, avals)
+    except NotImplementedError:
+        return None
+
+
 Context.trace = EvalTrace(dispatch.evaluate)
 array.default_sharding[:] = [SingleDeviceSharding]
+backends.add(CpuBackend())
+dispatch.compilers.append(_compile)

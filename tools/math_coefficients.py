@@ -259,6 +259,18 @@ CONSTANTS: dict[str, tuple[Any, int]] = {
     "LN2": (mpmath.log(2), 2),
     "PI": (mp.pi(), 3),
 }
+#: How often each of these bits of 1 / (2 pi) meets 24 bits of x exactly: 7 parts of 29 bits.
+TURN_PARTS = parts(1 / (2 * mp.pi), "float64", 7, 29)
+
+
+def turn_words(count: int) -> list[int]:
+    """64 zero bits, then the bits of 1 / (2 pi) behind the point; as signed words of 64 bits."""
+    with mp.workprec(64 * count + 64):
+        bits = int(mpmath.floor(mpf(2) ** (64 * (count - 1)) / (2 * mp.pi)))
+    words = [bits >> 64 * (count - 1 - i) & (1 << 64) - 1 for i in range(count)]
+    return [w - (w >> 63 << 64) for w in words]
+
+
 #: name -> function of a dtype that gives the coefficients and their error
 TABLE: dict[str, Callable[[str], tuple[list[float], float]]] = {}
 
@@ -343,6 +355,12 @@ def odd_fit(f: Function, slope: Any, end: Any, terms: int, dtype: str) -> Any:
 
 
 @entry
+def tan(dtype: str) -> Any:
+    """(tan x - x) / x**3 as a function of x**2, |x| <= pi / 4."""
+    return odd_fit(mpmath.tan, mpf(1) / 3, mp.pi / 4 * mpf("1.0001"), pick(dtype, 7, 15), dtype)
+
+
+@entry
 def tanh(dtype: str) -> Any:
     """(tanh x - x) / x**3 as a function of x**2, |x| <= 0.6."""
     return odd_fit(mpmath.tanh, -mpf(1) / 3, mpf("0.6"), pick(dtype, 5, 11), dtype)
@@ -380,6 +398,11 @@ def main(names: list[str]) -> None:
             text = ", ".join(repr(float(part)) for part in parts(number, dtype, count))
             lines.append(f'    "{dtype}": ({text}),')
         lines.append("}")
+    if not names or "TURNS" in names:
+        lines += ["", "TURNS = {  # 1 / (2 pi) as an unevaluated sum of numbers of 29 bits"]
+        lines += ['    "float64": (', *(f"        {float(p)!r}," for p in TURN_PARTS), "    ),", "}"]
+        lines += ["", "TURN_WORDS = (  # 64 zero bits, then those of 1 / (2 pi) behind the point"]
+        lines += [*(f"    {word}," for word in turn_words(20)), ")"]
     for name in [name for name in names if name in TABLE] if names else TABLE:
         lines += ["", f"{name.upper()} = {{"]
         for dtype in MANTISSA:

@@ -1,8 +1,8 @@
 """`jit`: traces a function once per type of its arguments, compiles it, and calls the result.
 
 A call tries a compiled entry point first (`runtime.entry`), which knows the types it has seen;
-everything else comes to `JitFunction.call_slowly`: it binds static arguments, flattens pytrees,
-finds or makes the program, and binds it as an operation of the current trace.
+everything else comes to `JitFunction.fallback`: it binds static arguments, flattens pytrees,
+finds or makes the program, and runs it, or binds it as an operation of the current trace.
 """
 
 from __future__ import annotations
@@ -17,19 +17,24 @@ from typing import Any
 from covector import tree
 from covector._base import log
 from covector._base.config import config
+from covector._base.context import context, quiet
 from covector.api.arguments import (
     Flat,
     as_argnums,
-    avals_of,
     check_callable,
     check_values,
     name_of,
     signature_of,
 )
 from covector.api.arrays import as_array
+from covector.api.inspect import abstract, eval_shape
+from covector.api.stages import Lowered
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
+from covector.ir.values import typeof
 from covector.ops.call import Jit
 from covector.runtime import dispatch
+from covector.runtime.array import Array
+from covector.runtime.entry import Record, built_by, callable_class, pattern_of, result_steps
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import Tracer
 from covector.tree_util import keystr
@@ -38,11 +43,20 @@ from covector.tree_util import keystr
 class Traced:
     """A traced function: the operation to bind, what it captured, the structure of its result."""
 
-    __slots__ = ("captured", "in_tree", "op", "out_tree")
+    __slots__ = ("_executable", "captured", "in_tree", "op", "out_tree", "patterns")
 
     def __init__(self, op: Jit, captured: list[Any], in_tree: Any, out_tree: Any) -> None:
         self.op, self.captured = op, captured
         self.in_tree, self.out_tree = in_tree, out_tree
+        self._executable: Any = None
+        #: Structures of arguments that the entry point has a record of.
+        self.patterns: set[Any] = set()
+
+    def executable(self) -> Any:
+        """The compiled program, made when first wanted."""
+        if self._executable is None:
+            self._executable = dispatch.executable(self.op, tuple(self.op.jaxpr.in_avals))
+        return self._executable
 
 
 #: fun -> {key: Traced}: jitting one function twice traces it once.
@@ -50,6 +64,8 @@ _shared: weakref.WeakKeyDictionary[Any, dict[Any, Traced]] = weakref.WeakKeyDict
 #: Every jitted function there is.
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.RLock()
+#: Records an entry point may hold for one program: one for each structure of arguments.
+ENTRIES = 64
 
 
 class Static:
@@ -113,45 +129,63 @@ def _complete(
     return numbers, names
 
 
+@callable_class
 class JitFunction:
-    """What `jit` returns: calls the compiled `fun`; binds as a method."""
+    """What `jit` returns: calls the compiled `fun`; binds as a method.
 
-    __slots__ = (
-        "__dict__",
-        "__weakref__",
-        "_donated",
-        "_entry",
-        "_fun",
-        "_inline",
-        "_static",
-        "_traces",
-    )
+    Its call is an entry point of the runtime, which comes to `fallback` for what it has no record
+    of: the first call with arguments of new types, calls while a function is traced.
+    """
 
-    def __init__(self, fun: Callable[..., Any], static: Static, donated: Static, inline: bool):
-        self._fun, self._static, self._donated, self._inline = fun, static, donated, inline
-        self._entry: Any = None
-        self._traces = _traces_of(fun, static)
+    def __init__(
+        self, fun: Callable[..., Any], static: Static, donated: Static, inline: bool
+    ) -> None:
         functools.update_wrapper(self, fun)
+        self._fun, self._static, self._donated, self._inline = fun, static, donated, inline
+        self._traces = _traces_of(fun, static)
         _alive.add(self)
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call_slowly(*args, **kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else BoundJit(self, instance)
 
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._fun)}>"
 
-    def call_slowly(self, *args: Any, **kwargs: Any) -> Any:
+    def fallback(self, *args: Any, **kwargs: Any) -> Any:
         """The call, whatever the arguments are."""
         if config.disable_jit:
             return self._fun(*args, **kwargs)
         found, leaves = self.find(args, kwargs)
-        outs = found.op(*found.captured, *leaves)
+        if context.trace.parent is not None:
+            outs = found.op(*found.captured, *leaves)
+            return tree.unflatten(found.out_tree, outs)
+        arrays = [x if type(x) is Array else as_array(x) for x in leaves]
+        executable = found.executable()
+        outs = executable.run([*found.captured, *arrays])
+        if quiet.value == 0 and len(found.patterns) < ENTRIES:
+            self._enter(found, executable, args, kwargs, leaves)
         return tree.unflatten(found.out_tree, outs)
 
-    def find(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Traced, list[Any]]:
+    def _enter(
+        self, found: Traced, executable: Any, args: Any, kwargs: Any, leaves: Sequence[Any]
+    ) -> None:
+        """Let the entry point run later calls like this one, if it can."""
+        code = getattr(executable, "code", None)
+        if code is None:
+            return
+        pattern = pattern_of(args, kwargs, static=_static_places(self._static, args, kwargs))
+        if pattern is None or pattern.leaves != len(leaves) or pattern in found.patterns:
+            return
+        found.patterns.add(pattern)
+        hidden = len(found.captured)
+        record = Record(
+            code.with_hidden(found.captured),
+            executable.in_avals[hidden:],
+            executable.out_avals,
+            result=_result_steps(found.out_tree),
+        )
+        self.add_record(pattern, record)
+
+    def find(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], typer: Callable[[Any], Any] = typeof
+    ) -> tuple[Traced, list[Any]]:
         """The traced program for these arguments (traced now if need be), and the flat ones."""
         fun, given = self._fun, (args, kwargs)
         key_static: Any = None
@@ -159,7 +193,7 @@ class JitFunction:
             fun, given, key_static = _bind_static(fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
         try:
-            avals = avals_of(leaves)
+            avals = tuple([typer(x) for x in leaves])
         except TypeError:
             check_values(leaves, given, f"an argument of jit of {name_of(self._fun)}")
             raise
@@ -185,32 +219,24 @@ class JitFunction:
         log.debug(2, "%s", op.jaxpr)
         return found
 
+    def trace(self, *args: Any, **kwargs: Any) -> Lowered:
+        """The traced function for arguments of these types (arrays or ShapeDtypeStructs)."""
+        found, _ = self.find(args, kwargs, abstract)
+        return Lowered(found, name_of(self._fun))
+
+    lower = trace
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The structure, shapes and dtypes of the result."""
+        return eval_shape(self._fun, *args, **kwargs)
+
     def clear_cache(self) -> None:
         """Forget every traced and compiled version of this function."""
         self._traces.clear()
-        if self._entry is not None:
-            self._entry.clear()
+        self.clear_records()
 
     def _cache_size(self) -> int:
         return len(self._traces)
-
-
-class BoundJit:
-    """A jitted function as a bound method."""
-
-    __slots__ = ("__self__", "_jit")
-
-    def __init__(self, jitted: JitFunction, instance: Any) -> None:
-        self._jit, self.__self__ = jitted, instance
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._jit(self.__self__, *args, **kwargs)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._jit, name)
-
-    def __repr__(self) -> str:
-        return f"<bound {self._jit!r} of {self.__self__!r}>"
 
 
 def _traces_of(fun: Any, static: Static) -> dict[Any, Traced]:
@@ -223,6 +249,20 @@ def _traces_of(fun: Any, static: Static) -> dict[Any, Traced]:
             return _shared.setdefault(fun, {}).setdefault(key, {})  # type: ignore[return-value]
     except TypeError:  # not hashable, or no weak references
         return {}
+
+
+def _static_places(static: Static, args: Any, kwargs: Any) -> set[int | str]:
+    places: set[int | str] = {n for n in static.numbers if n < len(args)}
+    return places | {k for k in kwargs if k in static.names}
+
+
+def _result_steps(out_tree: Any) -> Any:
+    """How the entry point builds the result."""
+    count = out_tree.num_leaves
+    try:
+        return result_steps(tree.unflatten(out_tree, range(count)))
+    except TypeError:  # a custom node
+        return built_by(lambda *outs: tree.unflatten(out_tree, outs), count)
 
 
 def _bind_static(

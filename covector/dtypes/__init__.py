@@ -56,11 +56,13 @@ from ._types import (
 
 # The names of ``jax.dtypes`` and the working names of the other rooms.
 __all__ = [
+    "BY_NAME",
     "AnyDType",
     "DType",
     "ExtendedDType",
     "KeyType",
     "TypePromotionError",
+    "all_dtypes",
     "as_dtype",
     "bfloat16",
     "canonical",

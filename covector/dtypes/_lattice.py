@@ -7,6 +7,7 @@ types). Two types promote to their least upper bound, computed on first use and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -148,19 +149,34 @@ class _Pairs(dict[tuple[Any, Any], np.dtype[Any]]):
 class _Joins(dict[Any, tuple[np.dtype[Any], bool]]):
     """The same for any number of (dtype, weak) pairs."""
 
-    __slots__ = ("mode", "x64")
+    __slots__ = ("keep_64", "mode", "x64")
 
-    def __init__(self, mode: str, x64: bool):
+    def __init__(self, mode: str, x64: bool, keep_64: bool):
         super().__init__()
         self.mode: Final = mode
         self.x64: Final = x64
+        self.keep_64: Final = keep_64
 
     def __missing__(self, operands: Any) -> tuple[np.dtype[Any], bool]:
-        return self.setdefault(operands, _join(operands, self.mode, self.x64))
+        if self.x64:
+            found, weak = _join(operands, self.mode)
+        elif not self.keep_64:
+            found, weak = _join([(NARROWED.get(d, d), w) for d, w in operands], self.mode)
+            found = NARROWED.get(found, found)
+        else:
+            # Only an operand of 64 bits makes a result of 64 bits.
+            found, weak = _join(operands, self.mode)
+            if weak or not any(d in NARROWED and not w for d, w in operands):
+                found = NARROWED.get(found, found)
+        return self.setdefault(operands, (found, weak))
 
 
 _pairs: Final = PerConfig(lambda: _Pairs(config.numpy_dtype_promotion, config.enable_x64))
-_joins: Final = PerConfig(lambda: _Joins(config.numpy_dtype_promotion, config.enable_x64))
+_joins: Final = PerConfig(
+    lambda: _Joins(
+        config.numpy_dtype_promotion, config.enable_x64, config.explicit_x64_dtypes == "allow"
+    )
+)
 
 
 def promote_dtypes(a: Node, b: Node) -> np.dtype[Any]:
@@ -180,26 +196,24 @@ def join(operands: tuple[tuple[np.dtype[Any], bool], ...]) -> tuple[np.dtype[Any
     return _joins[config.current_key][operands]
 
 
-def _join(
-    operands: tuple[tuple[np.dtype[Any], bool], ...], mode: str, x64: bool
-) -> tuple[np.dtype[Any], bool]:
+def _join(operands: Sequence[tuple[np.dtype[Any], bool]], mode: str) -> tuple[np.dtype[Any], bool]:
+    """The common type where 64-bit types exist."""
+    first = operands[0][0]
+    if first not in ENTRIES and all(d == first for d, _ in operands):
+        return first, False  # keys, float0: they mix with their own kind only
     lattice = _LATTICES[mode]
     weak = [w and python_kinds.get(d) in _WIDEST for d, w in operands]
     if all(w for _, w in operands) and any(weak):
         # Weak with weak: the dtypes decide (a weak uint with a weak uint is unsigned), then the
         # result is as wide as Python's own.
         nodes = frozenset(d for d, _ in operands)
-        if mode == "strict":
-            nodes = frozenset(python_kinds[d] for d in nodes)
+        if mode == "strict" and len(nodes) > 1:
+            nodes = frozenset(d if d == np.bool_ else python_kinds[d] for d in nodes)
         found = lattice.join(nodes)
-        if not isinstance(found, type):
-            unsigned = ENTRIES[found].kind == "u"
-            found_wide = np.dtype(np.uint64) if unsigned else _WIDEST[python_kinds[found]]
-        else:
-            found_wide = _WIDEST[found]
-        return (found_wide if x64 else NARROWED[found_wide]), True
+        if isinstance(found, type):
+            return _WIDEST[found], True
+        unsigned = ENTRIES[found].kind == "u"
+        return (np.dtype(np.uint64) if unsigned else _WIDEST[python_kinds[found]]), True
     nodes = frozenset(python_kinds[d] if w else d for (d, _), w in zip(operands, weak, strict=True))
     found = lattice.join(nodes)
-    is_weak = isinstance(found, type)
-    dtype = _WIDEST[found] if isinstance(found, type) else found
-    return (dtype if x64 else NARROWED.get(dtype, dtype)), is_weak
+    return (_WIDEST[found], True) if isinstance(found, type) else (found, False)

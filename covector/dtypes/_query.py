@@ -191,20 +191,22 @@ def _abridged(x: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _operand(x: Any) -> tuple[AnyDType, bool, bool]:
-    """(dtype, weak, whether it is a value that brings its own dtype) of an argument."""
+def _operand(x: Any) -> tuple[AnyDType, bool]:
+    """(dtype, weak) of an argument, which is a value or a dtype."""
+    kind = type(x)
+    if kind in _PYTHON_WIDE:
+        return python_scalar_dtype(kind), kind is not bool
     if x is None:
-        return default_float(), False, False
+        return default_float(), False
     if isinstance(x, type):
         if x in _PYTHON_WIDE:
-            return python_scalar_dtype(x), x is not bool, False
-        return check_user_dtype_supported(x), False, False
+            return python_scalar_dtype(x), x is not bool
+        return check_user_dtype_supported(x), False
     if isinstance(x, (str, np.dtype)):
-        return check_user_dtype_supported(x), False, False
+        return check_user_dtype_supported(x), False
     if isinstance(x, ExtendedDType):
-        return x, False, False
-    found, weak = _typed(x)
-    return found, weak, not isinstance(x, (np.ndarray, np.generic))
+        return x, False
+    return _typed(x)
 
 
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
@@ -223,30 +225,11 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """
     if not args:
         raise ValueError("result_type needs at least one array or dtype")
-    operands = [_operand(x) for x in args]
-    if len(operands) == 1:
-        found, weak, _ = operands[0]
-        weak = weak and python_kinds.get(found) in _WEAK_TYPES  # type: ignore[arg-type]
-        if weak:
-            found, weak = join(((found, True),))  # type: ignore[arg-type]
-        return (found, weak) if return_weak_type_flag else found
-    if all(d is operands[0][0] for d, _, _ in operands) and operands[0][0] not in ENTRIES:
-        found, weak = operands[0][0], False
-    elif config.explicit_x64_dtypes == "allow" and not config.enable_x64:
-        found, weak = _join_keeping_64(operands)
-    else:
-        narrow = config.enable_x64
-        pairs = tuple([(d if narrow else NARROWED.get(d, d), w) for d, w, _ in operands])
-        found, weak = join(pairs)  # type: ignore[arg-type]
+    operands = tuple([_operand(x) for x in args])
+    found, weak = operands[0]
+    if len(operands) > 1 or weak:
+        found, weak = join(operands)  # type: ignore[arg-type]
     return (found, weak) if return_weak_type_flag else found
-
-
-def _join_keeping_64(operands: list[tuple[Any, bool, bool]]) -> tuple[np.dtype[Any], bool]:
-    with config.scoped(enable_x64=True):
-        found, weak = join(tuple([(d, w) for d, w, _ in operands]))
-    # Only a 64-bit operand makes a 64-bit result.
-    wide = not weak and any(d in NARROWED and not w for d, w, _ in operands)
-    return (found if wide else NARROWED.get(found, found)), weak
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:

@@ -17,6 +17,8 @@ INDEX = "int64"
 #: amounts >= the width give 0 (or the sign for `shift_right_arithmetic`); integer `div` and
 #: `rem` truncate towards zero and are total (x / 0 = -1, x rem 0 = x, INT_MIN / -1 = INT_MIN);
 #: `max`/`min` propagate NaN and order -0 below +0; float-to-integer `cast` saturates, NaN to 0.
+#: `select_rare` means `select`; its second argument is costly and seldom wanted, so an emitter may
+#: branch around it where no lane wants it (`compiler.math` writes it only on request).
 ARITY = {
     "const": 0, "load": 0, "name": 0, "index": 0,
     "add": 2, "sub": 2, "mul": 2, "div": 2, "rem": 2, "neg": 1, "abs": 1, "sign": 1,
@@ -26,7 +28,7 @@ ARITY = {
     "shift_left": 2, "shift_right_logical": 2, "shift_right_arithmetic": 2,
     "mulhi": 2,
     "eq": 2, "ne": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2,
-    "select": 3, "cast": 1, "bitcast": 1,
+    "select": 3, "select_rare": 3, "cast": 1, "bitcast": 1,
     "exp": 1, "exp2": 1, "expm1": 1, "log": 1, "log1p": 1,
     "sin": 1, "cos": 1, "tan": 1, "asin": 1, "acos": 1, "atan": 1, "atan2": 2,
     "sinh": 1, "cosh": 1, "tanh": 1, "asinh": 1, "acosh": 1, "atanh": 1,

@@ -9,11 +9,24 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from covector import dtypes, ops
+from covector.api.arrays import as_array
 from covector.ir.values import typeof
-from covector.numpy import _convert
+from covector.numpy import convert
+from covector.numpy._creation import asarray
 from covector.numpy._index_parse import Int, Many, NewAxis, Parsed, Range, parse
-from covector.numpy._indexing import getitem, mode_of, stack_positions, wrapped
-from covector.ops.index import GatherScatterMode, ScatterDimensionNumbers
+from covector.numpy._indexing import getitem, stack_positions, wrapped
+from covector.ops.scatter import (
+    GatherScatterMode,
+    Scatter,
+    ScatterAdd,
+    ScatterDimensionNumbers,
+    ScatterMax,
+    ScatterMin,
+    ScatterMul,
+    ScatterSub,
+)
+
+INT = np.dtype(np.int32)
 
 
 class IndexHelper:
@@ -31,6 +44,44 @@ class IndexHelper:
         return f"IndexHelper({self.array!r})"
 
 
+def _update(name: str, kind: Any, what: str, example: str) -> Any:
+    """Declare a method that is one scatter of `kind`."""
+
+    def method(
+        self: IndexedUpdate,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        out_sharding: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
+        del out_sharding
+        hints = Hints(indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return _scatter(self.array, self.index, values, kind, name, hints)
+
+    method.__name__ = name
+    method.__qualname__ = f"IndexedUpdate.{name}"
+    call, result = example.split(" -> ")
+    method.__doc__ = f"""{what}
+
+        >>> import covector.numpy as cnp
+        >>> {call}.tolist()
+        {result}
+        """
+    return method
+
+
+class Hints(NamedTuple):
+    """What a caller says of an index."""
+
+    is_sorted: bool = False
+    unique: bool = False
+    mode: Any = None
+    wrap: bool = True
+
+
 class IndexedUpdate:
     """`x.at[index]`: what to do there.
 
@@ -46,6 +97,31 @@ class IndexedUpdate:
     def __repr__(self) -> str:
         return f"IndexedUpdate({self.array!r}, {self.index!r})"
 
+    set = _update(
+        "set", Scatter, "The array with `values` (broadcast) at the index.",
+        "cnp.arange(3).at[1].set(7) -> [0, 7, 2]",
+    )  # fmt: skip
+    add = _update(
+        "add", ScatterAdd, "The array with `values` added at the index; repeated ones add up.",
+        "cnp.arange(3).at[cnp.array([0, 0])].add(1) -> [2, 1, 2]",
+    )  # fmt: skip
+    subtract = _update(
+        "subtract", ScatterSub, "The array with `values` subtracted at the index.",
+        "cnp.arange(3).at[1].subtract(5) -> [0, -4, 2]",
+    )  # fmt: skip
+    multiply = mul = _update(
+        "multiply", ScatterMul, "The array multiplied by `values` at the index.",
+        "cnp.arange(3).at[1].multiply(5) -> [0, 5, 2]",
+    )  # fmt: skip
+    min = _update(
+        "min", ScatterMin, "The minimum of the array and `values` at the index.",
+        "cnp.arange(3).at[1:].min(1) -> [0, 1, 1]",
+    )  # fmt: skip
+    max = _update(
+        "max", ScatterMax, "The maximum of the array and `values` at the index.",
+        "cnp.arange(3).at[:2].max(1) -> [1, 1, 2]",
+    )  # fmt: skip
+
     def get(
         self,
         *,
@@ -58,11 +134,13 @@ class IndexedUpdate:
     ) -> Any:
         """`x[index]`, with a choice of what happens out of bounds.
 
-        >>> import covector.numpy as jnp
-        >>> float(jnp.arange(3.0).at[7].get(mode="fill", fill_value=-1.0))
+        >>> import covector.numpy as cnp
+        >>> float(cnp.arange(3.0).at[7].get(mode="fill", fill_value=-1.0))
         -1.0
         """
         del out_sharding
+        if fill_value is not None:
+            fill_value = convert.concrete(fill_value, "the argument `fill_value`").item()
         return getitem(
             self.array,
             self.index,
@@ -73,136 +151,112 @@ class IndexedUpdate:
             wrap_negative_indices,
         )
 
-    def set(self, values: Any, **options: Any) -> Any:
-        """`x` with the elements at the index replaced by `values` (broadcast to its shape).
+    def divide(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        out_sharding: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
+        """The array divided by `values` at the index.
 
-        >>> import covector.numpy as jnp
-        >>> jnp.arange(3).at[1].set(7).tolist()
-        [0, 7, 2]
+        >>> import covector.numpy as cnp
+        >>> cnp.array([1.0, 4.0]).at[1].divide(2).tolist()
+        [1.0, 2.0]
         """
-        return self._scatter(ops.index.scatter, values, "set", options)
+        del out_sharding
+        hints = Hints(indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self.array / self._factors(values, "divide", hints)
 
-    def add(self, values: Any, **options: Any) -> Any:
-        """`x` with `values` added at the index; repeated positions add up.
+    def power(
+        self,
+        values: Any,
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        out_sharding: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
+        """The array raised to `values` at the index.
 
-        >>> import covector.numpy as jnp
-        >>> jnp.zeros(3).at[jnp.array([0, 0])].add(1.0).tolist()
-        [2.0, 0.0, 0.0]
+        >>> import covector.numpy as cnp
+        >>> cnp.array([3, 4]).at[1].power(2).tolist()
+        [3, 16]
         """
-        return self._scatter(ops.index.scatter_add, values, "add", options)
+        del out_sharding
+        hints = Hints(indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return self.array ** self._factors(values, "power", hints)
 
-    def subtract(self, values: Any, **options: Any) -> Any:
-        """`x` with `values` subtracted at the index."""
-        (values,) = _convert.operands("subtract", values)
-        return self._scatter(ops.index.scatter_add, ops.pointwise.neg(values), "subtract", options)
+    def _factors(self, values: Any, who: str, hints: Hints) -> Any:
+        aval = typeof(self.array)
+        ones = ops.shape.full(aval.shape, 1, aval.dtype)
+        return _scatter(ones, self.index, values, ScatterMul, who, hints)
 
-    def multiply(self, values: Any, **options: Any) -> Any:
-        """`x` multiplied by `values` at the index."""
-        return self._scatter(ops.index.scatter_mul, values, "multiply", options)
-
-    mul = multiply
-
-    def divide(self, values: Any, **options: Any) -> Any:
-        """`x` divided by `values` at the index."""
-        ones = _full_like(self.array, 1)
-        divisor = IndexedUpdate(ones, self.index).multiply(values, **options)
-        return self.array / divisor
-
-    def power(self, values: Any, **options: Any) -> Any:
-        """`x` raised to `values` at the index."""
-        ones = _full_like(self.array, 1)
-        exponent = IndexedUpdate(ones, self.index).multiply(values, **options)
-        return self.array**exponent
-
-    def min(self, values: Any, **options: Any) -> Any:
-        """The minimum of `x` and `values` at the index."""
-        return self._scatter(ops.index.scatter_min, values, "min", options)
-
-    def max(self, values: Any, **options: Any) -> Any:
-        """The maximum of `x` and `values` at the index."""
-        return self._scatter(ops.index.scatter_max, values, "max", options)
-
-    def apply(self, func: Callable[[Any], Any], **options: Any) -> Any:
+    def apply(
+        self,
+        func: Callable[[Any], Any],
+        *,
+        indices_are_sorted: bool = False,
+        unique_indices: bool = False,
+        mode: Any = None,
+        wrap_negative_indices: bool = True,
+    ) -> Any:
         """`func` of the elements at the index; at a repeated position, once for each time.
 
-        >>> import covector.numpy as jnp
-        >>> jnp.arange(3.0).at[1:].apply(lambda v: v * 10).tolist()
+        >>> import covector.numpy as cnp
+        >>> cnp.arange(3.0).at[1:].apply(lambda v: v * 10).tolist()
         [0.0, 10.0, 20.0]
         """
-        reading = {k: v for k, v in options.items() if k != "mode"}
-        taken = self.get(**reading, mode=options.get("mode") or "clip")
-        return self.set(func(taken), **options)
-
-    def _scatter(self, scatter: Any, values: Any, who: str, options: dict[str, Any]) -> Any:
-        x = self.array
-        (values,) = _convert.operands(f".at[].{who}", values)
-        plan = _plan(typeof(x).shape, self.index, **_checked(options, who))
-        values = _broadcast_values(_cast_values(x, values, who), plan, who)
-        return scatter(
-            x,
-            plan.indices,
-            values,
-            plan.numbers,
-            indices_are_sorted=plan.is_sorted,
-            unique_indices=plan.unique,
-            mode=plan.mode,
-        )
+        hints = Hints(indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        return _apply(self.array, self.index, func, hints)
 
 
-class Plan(NamedTuple):
-    """A scatter: `shape` that values have with the new axes, `updates` without them."""
-
-    shape: tuple[int, ...]
-    updates: tuple[int, ...]
-    indices: Any
-    numbers: ScatterDimensionNumbers
-    is_sorted: bool
-    unique: bool
-    mode: GatherScatterMode
-
-
-_OPTIONS = {
-    "indices_are_sorted": False,
-    "unique_indices": False,
-    "mode": None,
-    "out_sharding": None,
-    "wrap_negative_indices": True,
-}
-
-
-def _checked(options: dict[str, Any], who: str) -> dict[str, Any]:
-    for name in options:
-        if name not in _OPTIONS:
-            raise TypeError(
-                f".at[].{who} got an unexpected keyword argument {name!r}; it takes "
-                f"{', '.join(_OPTIONS)}"
-            )
-    return {**_OPTIONS, **options}
-
-
-def _plan(
-    shape: tuple[int, ...],
-    index: Any,
-    indices_are_sorted: bool,
-    unique_indices: bool,
-    mode: Any,
-    out_sharding: Any,
-    wrap_negative_indices: bool,
-) -> Plan:
-    del out_sharding
-    parsed = parse(index, shape)
-    how = GatherScatterMode.FILL_OR_DROP if mode is None else mode_of(mode, "scatter")
-    grid = _Grid(shape, parsed, wrap_negative_indices, mode == "wrap")
+def _scatter(x: Any, index: Any, values: Any, kind: Any, who: str, hints: Hints) -> Any:
+    """`x` with `values` combined at `index`."""
+    x, values = as_array(x), asarray(values)
+    aval = typeof(x)
+    parsed = parse(index, aval.shape)
+    values = _cast_values(x, values, who)
+    grid = _Grid(aval.shape, parsed, hints.wrap)
+    values = _broadcast_values(values, grid, who)
+    if kind is Scatter and hints.mode is None and grid.is_window():
+        return grid.replace(x, values)
     static = not parsed.many
-    return Plan(
-        grid.with_new_axes(),
-        grid.shape(),
+    return ops.scatter.scatter(
+        x,
         grid.indices(),
+        values,
         grid.numbers(),
-        indices_are_sorted or static,
-        unique_indices or static,
-        how,
+        "drop" if hints.mode is None else hints.mode,
+        kind=kind,
+        unique=hints.unique or static,
+        is_sorted=hints.is_sorted or static,
     )
+
+
+def _apply(x: Any, index: Any, func: Callable[[Any], Any], hints: Hints) -> Any:
+    """Element after element where positions repeat: once for each time that one is named."""
+    aval = typeof(x)
+    times = _scatter(
+        ops.shape.full(aval.shape, 0, INT), index, np.int32(1), ScatterAdd, "apply", hints
+    )
+    most = hints.unique or not parse(index, aval.shape).many
+    rounds = 1 if most else _greatest(times)
+    for k in range(rounds):
+        chosen = ops.pointwise.gt(times, np.int32(k))
+        x = ops.pointwise.where(chosen, _cast_values(x, func(x), "apply"), x)
+    return x
+
+
+def _greatest(times: Any) -> int:
+    numbers = convert.concrete(
+        times, "the number of times that .at[].apply calls the function: use unique_indices=True"
+    )
+    return int(numbers.max(initial=0))
 
 
 class _Grid:
@@ -212,20 +266,17 @@ class _Grid:
     arrays, one for each strided slice (both are scattered), one for each other slice (a window).
     """
 
-    def __init__(self, shape: tuple[int, ...], parsed: Parsed, wrap: bool, modulo: bool) -> None:
-        self.parsed = parsed
+    def __init__(self, shape: tuple[int, ...], parsed: Parsed, wrap: bool) -> None:
+        self.parsed, self.extents = parsed, shape
         entries = [e for e in parsed.entries if not isinstance(e, NewAxis)]
-        arrays = {
-            axis: wrapped(
-                e.positions if isinstance(e, Many) else e.position, shape[axis], wrap, modulo
-            )
+        self.arrays = {
+            axis: wrapped(e.positions if isinstance(e, Many) else e.position, shape[axis], wrap)
             for axis, e in enumerate(entries)
             if isinstance(e, (Int, Many))
         }
-        self.common = _convert.broadcast_shapes(
-            "indexing", *[typeof(a).shape for a in arrays.values()]
+        self.common = convert.broadcast_shapes(
+            "indexing", *[typeof(a).shape for a in self.arrays.values()]
         )
-        self.arrays = arrays
         self.ranges = {a: e for a, e in enumerate(entries) if isinstance(e, Range)}
         self.strided = [a for a, e in self.ranges.items() if e.step != 1]
         self.full = [a for a, e in self.ranges.items() if e == Range(0, 1, shape[a])]
@@ -273,73 +324,212 @@ class _Grid:
         windows = [a for a in self.ranges if a not in self.strided and a not in self.full]
         return sorted([*self.arrays, *self.strided, *windows])
 
+    def is_window(self) -> bool:
+        """Whether the index is a static window: positions in bounds and slices of step 1."""
+        return (
+            not self.parsed.many
+            and not self.strided
+            and ("new", 0) not in self.layout
+            and all(0 <= int(p) < self.extents[a] for a, p in self.arrays.items())
+        )
+
+    def replace(self, x: Any, values: Any) -> Any:
+        """`x` with the static window replaced."""
+        starts, sizes = [], []
+        for axis in range(len(self.extents)):
+            r = self.ranges.get(axis)
+            starts.append(int(self.arrays[axis]) if r is None else r.start if r.count else 0)
+            sizes.append(1 if r is None else r.count)
+        window = ops.shape.reshape(values, sizes)
+        if tuple(sizes) == self.extents:
+            return window
+        return ops.slicing.dynamic_update_slice(x, window, [np.int32(s) for s in starts])
+
     def indices(self) -> Any:
         """Index vectors, along the last axis, for every scattered position."""
         scattered = self._scattered()
         batch = tuple(self._size(t) for t in scattered)
-        places = [d for d, t in enumerate(scattered) if t[0] == "many"]
-        columns = []
-        for axis in self._indexed():
-            if axis in self.arrays:
-                array = _convert.broadcast_to(self.arrays[axis], self.common)
-                columns.append(ops.shape.broadcast_in_dim(array, batch, places))
-            else:
-                r = self.ranges[axis]
-                place = [d for d, t in enumerate(scattered) if t == ("range", axis)]
-                count = r.count if place else 1
-                positions = (r.start + r.step * np.arange(count)).astype(np.int32)
-                positions = positions if place else positions[0] if r.count else np.int32(0)
-                columns.append(ops.shape.broadcast_in_dim(positions, batch, place))
-        if not columns:
-            return np.zeros((*batch, 0), np.int32)
-        return stack_positions(columns)
+        columns = [self._column(axis, scattered, batch) for axis in self._indexed()]
+        return stack_positions(columns) if columns else np.zeros((*batch, 0), np.int32)
+
+    def _column(self, axis: int, scattered: list[Any], batch: tuple[int, ...]) -> Any:
+        """The positions along one axis of the array, for every scattered position."""
+        if axis in self.arrays:
+            array = convert.broadcast_to(self.arrays[axis], self.common)
+            places = [d for d, t in enumerate(scattered) if t[0] == "many"]
+            return ops.shape.broadcast_in_dim(array, batch, places)
+        r = self.ranges[axis]
+        start = np.int32(r.start if r.count else 0)
+        if axis not in self.strided:
+            return ops.shape.broadcast_to(start, batch)
+        first = ops.shape.iota(INT, batch, scattered.index(("range", axis)))
+        scaled = ops.pointwise.mul(first, np.int32(r.step))
+        return ops.pointwise.add(scaled, start)
 
     def numbers(self) -> ScatterDimensionNumbers:
         """The dimension numbers."""
-        windows = [d for d, t in enumerate(self._own()) if t not in self._scattered()]
+        scattered = self._scattered()
+        windows = [d for d, t in enumerate(self._own()) if t not in scattered]
         inserted = sorted([*self.arrays, *self.strided])
         return ScatterDimensionNumbers(tuple(windows), tuple(inserted), tuple(self._indexed()))
 
 
 def _cast_values(x: Any, values: Any, who: str) -> Any:
     dtype = typeof(x).dtype
-    if typeof(values).dtype != dtype:
-        if dtypes.result_type(x, values) != dtype:
-            warnings.warn(
-                f".at[].{who}: scatter inputs have incompatible types: cannot safely cast value "
-                f"from dtype={typeof(values).dtype} to dtype={dtype} with "
-                f"jax_numpy_dtype_promotion='standard'. In future this will be an error.",
-                FutureWarning,
-                stacklevel=4,
-            )
-    return _convert.cast(values, dtype)
+    if typeof(values).dtype != dtype and dtypes.result_type(x, values) != dtype:
+        warnings.warn(
+            f".at[].{who}: scatter inputs have incompatible types: cannot safely cast value "
+            f"from dtype={typeof(values).dtype} to dtype={dtype} with "
+            "numpy_dtype_promotion='standard'. In future this will be an error.",
+            FutureWarning,
+            stacklevel=5,
+        )
+    return convert.cast(values, dtype)
 
 
-def _broadcast_values(values: Any, plan: Plan, who: str) -> Any:
-    shape = typeof(values).shape
-    extra = len(shape) - len(plan.shape)
-    if extra > 0 and all(n == 1 for n in shape[:extra]):
-        values, shape = ops.shape.reshape(values, shape[extra:]), shape[extra:]
+def _broadcast_values(values: Any, grid: _Grid, who: str) -> Any:
+    shape, wanted = typeof(values).shape, grid.with_new_axes()
     try:
-        fits = _convert.broadcast_shapes(who, shape, plan.shape) == plan.shape
-    except TypeError:
+        fits = convert.broadcast_shapes(who, shape, wanted) == wanted
+    except ValueError:
         fits = False
     if not fits:
         raise ValueError(
             f"Incompatible shapes for broadcasting: .at[].{who} got values of shape {shape} for "
-            f"elements of shape {plan.shape}"
+            f"elements of shape {wanted}"
         )
-    return ops.shape.reshape(_convert.broadcast_to(values, plan.shape), plan.updates)
+    return ops.shape.reshape(convert.broadcast_to(values, wanted), grid.shape())
 
 
-def _full_like(x: Any, value: Any) -> Any:
-    aval = typeof(x)
-    return ops.shape.broadcast_in_dim(aval.dtype.type(value), aval.shape, ())
+def put(
+    a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True
+) -> Any:
+    """`a` with the elements at the flat positions `ind` replaced by `v`, which is repeated.
+
+    `inplace` must be False: arrays are immutable, the result is a new one.  mode: 'clip',
+    'wrap', or None, which drops what is out of bounds.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.put(cnp.zeros(3), cnp.array([2]), 5.0, inplace=False).tolist()
+    [0.0, 0.0, 5.0]
+    """
+    refuse_in_place("put", inplace)
+    a, ind, v = (convert.array_operand("put", x) for x in (a, ind, v))
+    ind, v = (ops.shape.reshape(x, (x.size,)) for x in (ind, v))
+    if not ind.size or not v.size:
+        return a
+    flat = ops.shape.reshape(a, (a.size,))
+    if mode == "wrap":
+        n = convert.number(ind, a.size)
+        rest = ops.pointwise.rem(ops.pointwise.add(ops.pointwise.rem(ind, n), n), n)
+        ind, mode = rest, "drop"
+    elif mode not in (None, "clip"):
+        raise ValueError(f"mode should be one of 'wrap' or 'clip'; got {mode!r}")
+    repeated = ops.shape.tile(v, (-(-ind.size // v.size),))
+    values = ops.shape.slice_along(repeated, 0, 0, ind.size)
+    wrap = mode != "clip"
+    out = IndexedUpdate(flat, ind).set(values, mode=mode, wrap_negative_indices=wrap)
+    return ops.shape.reshape(out, a.shape)
 
 
-def at(x: Any) -> IndexHelper:
-    """The property `x.at`."""
-    return IndexHelper(x)
+def put_along_axis(
+    arr: Any,
+    indices: Any,
+    values: Any,
+    axis: int | None,
+    inplace: bool = True,
+    *,
+    mode: str | None = None,
+) -> Any:
+    """`arr` with, for every position, the element at the given place along `axis` replaced.
+
+    `inplace` must be False: arrays are immutable, the result is a new one.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.put_along_axis(cnp.zeros((1, 3)), cnp.array([[2]]), 5.0, 1, inplace=False).tolist()
+    [[0.0, 0.0, 5.0]]
+    """
+    refuse_in_place("put_along_axis", inplace)
+    arr, indices, values = (
+        convert.array_operand("put_along_axis", x) for x in (arr, indices, values)
+    )
+    shape = arr.shape
+    if axis is None:
+        axis, arr = 0, ops.shape.reshape(arr, (arr.size,))
+    if not convert.is_kind(indices, np.integer):
+        raise TypeError(
+            f"put_along_axis: indices must have an integer type; got {indices.dtype}"
+        )
+    if arr.ndim != indices.ndim:
+        raise ValueError(
+            "put_along_axis arguments 'arr' and 'indices' must have same ndim. "
+            f"Got {arr.ndim=} and {indices.ndim=}."
+        )
+    axis = convert.canonical_axis(axis, arr.ndim, "put_along_axis")
+    index = []
+    for d, n in enumerate(arr.shape):
+        sizes = [n if k == d else 1 for k in range(arr.ndim)]
+        index.append(indices if d == axis else ops.shape.iota(INT, sizes, d))
+    out = IndexedUpdate(arr, tuple(index)).set(values, mode=mode)
+    return ops.shape.reshape(out, shape)
 
 
+def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
+    """`arr` with the elements where `mask` holds replaced by `vals` in turn, which are repeated.
 
+    `inplace` must be False: arrays are immutable, the result is a new one.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.place(cnp.arange(3), cnp.arange(3) > 0, cnp.array([7, 8]), inplace=False).tolist()
+    [0, 7, 8]
+    """
+    refuse_in_place("place", inplace)
+    arr, mask, vals = (convert.array_operand("place", x) for x in (arr, mask, vals))
+    if arr.size != mask.size:
+        raise ValueError("place: arr and mask must be the same size")
+    if not vals.size:
+        raise ValueError("Cannot place values from an empty array")
+    if not arr.size:
+        return arr
+    flat, chosen = (ops.shape.reshape(x, (x.size,)) for x in (arr, mask))
+    chosen = ops.cast.convert_element_type(chosen, np.dtype(np.bool_))
+    rank = ops.cumulative.cumsum(convert.cast(chosen, INT), 0)
+    rank = ops.pointwise.sub(rank, np.int32(1))
+    turn = ops.pointwise.rem(ops.pointwise.max_(rank, np.int32(0)), np.int32(vals.size))
+    values = getitem(ops.shape.reshape(vals, (vals.size,)), turn)
+    out = ops.pointwise.where(chosen, convert.cast(values, arr.dtype), flat)
+    return ops.shape.reshape(out, arr.shape)
+
+
+def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
+    """`a` with `val` (broadcast) on its main diagonal: where all indices are equal.
+
+    `inplace` must be False: arrays are immutable, the result is a new one.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.fill_diagonal(cnp.zeros((2, 2)), 1, inplace=False).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    refuse_in_place("fill_diagonal", inplace)
+    if wrap:
+        raise NotImplementedError("fill_diagonal: wrap=True is not implemented")
+    a, val = (convert.array_operand("fill_diagonal", x) for x in (a, val))
+    if a.ndim < 2:
+        raise ValueError("array must be at least 2-d")
+    if a.ndim > 2 and len(set(a.shape)) != 1:
+        raise ValueError("All dimensions of input must be of equal length")
+    n = min(a.shape)
+    if val.ndim:
+        flat = ops.shape.reshape(val, (val.size,))
+        flat = ops.shape.tile(flat, (-(-n // val.size),)) if val.size else flat
+        val = ops.shape.slice_along(flat, 0, 0, n)
+    place = ops.shape.iota(INT, (n,), 0)
+    return IndexedUpdate(a, (place,) * a.ndim).set(val, unique_indices=True)
+
+
+def refuse_in_place(who: str, inplace: bool) -> None:
+    """NumPy changes its argument; that has no meaning for immutable arrays."""
+    if inplace:
+        raise ValueError(
+            f"{who}: arrays are immutable and must be updated out of place; pass inplace=False"
+        )

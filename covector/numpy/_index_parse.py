@@ -97,7 +97,8 @@ def parse(index: Any, shape: tuple[int, ...]) -> Parsed:
 
 def _as_tuple(index: Any) -> tuple[Any, ...]:
     if isinstance(index, tuple):
-        return index
+        return tuple([_from_list(item) if isinstance(item, (list, tuple)) else item
+                      for item in index])  # fmt: skip
     if isinstance(index, list):
         raise TypeError(
             "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
@@ -106,19 +107,22 @@ def _as_tuple(index: Any) -> tuple[Any, ...]:
     return (index,)
 
 
-def _is_bool_array(item: Any) -> bool:
+def _from_list(item: Any) -> np.ndarray:
+    numbers = np.asarray(item)
+    return numbers if numbers.size else numbers.astype(np.int32)
+
+
+def _is_mask(item: Any) -> bool:
     if isinstance(item, (bool, np.bool_)):
         return True
-    return hasattr(item, "dtype") and hasattr(item, "shape") and item.dtype == np.bool_
+    return isinstance(item, (np.ndarray, Array, Tracer)) and item.dtype == np.bool_
 
 
 def _axes_of(item: Any) -> int:
     """How many axes of the array an item speaks of."""
     if item is None or item is Ellipsis:
         return 0
-    if _is_bool_array(item):
-        return np.ndim(item)
-    return 1
+    return np.ndim(item) if _is_mask(item) else 1
 
 
 def _entries(item: Any, shape: tuple[int, ...], axis: int) -> list[Any]:
@@ -126,28 +130,22 @@ def _entries(item: Any, shape: tuple[int, ...], axis: int) -> list[Any]:
         return [_range(item, shape[axis])]
     if isinstance(item, str):
         raise TypeError(f"string indexing is not supported; got index {item!r}")
-    if _is_bool_array(item):
+    if _is_mask(item):
         return _where(item, shape, axis)
     if isinstance(item, (int, np.integer)):
         return [Int(int(item))]
-    if isinstance(item, (list, tuple)):
-        item = np.asarray(item)
-        if item.size == 0:
-            item = item.astype(np.int32)
-        if item.dtype == np.bool_:
-            return _where(item, shape, axis)
-    if isinstance(item, (np.ndarray, Array, Tracer)):
+    if isinstance(item, (np.ndarray, np.generic, Array, Tracer)):
         if not dtypes.issubdtype(typeof(item).dtype, np.integer):
-            raise TypeError(
-                "Indexer must have integer or boolean type, got indexer with type "
-                f"{typeof(item).dtype} at position {axis}"
-            )
+            raise _not_an_index(item, typeof(item).dtype)
         return [Many(item)]
     if hasattr(item, "__index__"):
         return [Int(operator.index(item))]
-    raise TypeError(
-        f"Indexer must have integer or boolean type, got indexer with type {type(item).__name__} "
-        f"at position {axis}, indexer value {item!r}"
+    raise _not_an_index(item, type(item).__name__)
+
+
+def _not_an_index(item: Any, kind: Any) -> TypeError:
+    return TypeError(
+        f"Indexer must have integer or boolean type, got indexer with type {kind}: {item!r}"
     )
 
 

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from covector.ir.text import register_value_class
 from covector.ir.avals import ShapedArray
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import INDEX, Expr, cast, compare, const, expr
+from covector.ir.text import register_value_class
 from covector.ops import _check
 
 

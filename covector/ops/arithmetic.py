@@ -69,6 +69,7 @@ class AddAny(Add):
     """Sum of cotangents: `add`, by the name that clients of JAX's internals know."""
 
     name = "add_any"
+    scalar = "add"
     samples = staticmethod(samples_of("add_any", "fc", 2, (-2.0, 2.0)))
 
 

@@ -94,11 +94,12 @@ class Jit(Op):
     @staticmethod
     def samples() -> Iterable[Sample]:
         """sin(x) * y."""
-        aval = ShapedArray((3,), "float32")
-        x, y, s, z = (Var(aval) for _ in range(4))
-        eqns = [
-            Equation(ops.pointwise.sin, [x], [s]),
-            Equation(ops.pointwise.mul, [s, y], [z]),
-        ]
-        body = ClosedJaxpr(Jaxpr([], [x, y], [z], eqns, "f"), [])
-        yield Sample(Jit(body, "f"), (aval, aval))
+        for dtype in ("float32", "float64"):
+            aval = ShapedArray((3,), dtype)
+            x, y, s, z = (Var(aval) for _ in range(4))
+            eqns = [
+                Equation(ops.pointwise.sin, [x], [s]),
+                Equation(ops.pointwise.mul, [s, y], [z]),
+            ]
+            body = ClosedJaxpr(Jaxpr([], [x, y], [z], eqns, "f"), [])
+            yield Sample(Jit(body, "f"), (aval, aval))

@@ -70,7 +70,7 @@ class While(Op):
         body = _jvp_body(tools, self.body_jaxpr, moving_consts, moving)
         cond = _ignoring(tools, self.cond_jaxpr, sum(moving), carry, moving)
         started = [
-            t if t is not None else ops.shape.full_like(x, 0)
+            t if t is not None else _zeros(x)
             for t, x, m in zip(carry_tangents, carry, moving, strict=True)
             if m
         ]
@@ -146,6 +146,11 @@ def _ignoring(
     """The condition, taking (and not reading) the tangents too."""
     more = [Var(typeof(x)) for x, m in zip(carry, moving, strict=True) if m]
     return ClosedJaxpr(cond.jaxpr.replace(invars=[*cond.jaxpr.invars, *more[:extra]]))
+
+
+def _zeros(x: Any) -> Any:
+    aval = typeof(x)
+    return ops.shape.broadcast_in_dim(aval.dtype.type(0), aval.shape, ())
 
 
 def _spread(x: Any, batched: bool, dim: Any, size: int) -> Any:

@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from covector.ir.scalar import Expr, const, expr
+from covector.ops import _check
 from covector.ops.arithmetic import add, div, mul, neg, reciprocal, rsqrt, sub
 from covector.ops.families import binary, like, scale, unary, wide
 
@@ -103,6 +105,22 @@ def _atan2_numpy(y: Any, x: Any) -> Any:
     return -1j * np.log((x + 1j * y) / np.sqrt(x * x + y * y))
 
 
+def _atan2_element(self: Any, dtype: str, y: Expr, x: Expr) -> Expr:
+    if not dtype.startswith("complex"):
+        return expr("atan2", dtype, y, x)
+    size = expr("sqrt", dtype, x * x + y * y)
+    log = expr("log", dtype, expr("div", dtype, x + y * const(1j, dtype), size))
+    return log * const(-1j, dtype)
+
+
+def _atan2_hlo(self: Any, writer: Any, *operands: Any) -> Any:
+    aval = writer.out_avals[0]
+    operands = tuple(writer.broadcast_to(x, aval.shape) for x in operands)
+    if _check.kind(aval.dtype) == "c":
+        return writer.scalar(self.element, operands)
+    return writer.emit("stablehlo.atan2", operands)
+
+
 def _inverse_square(x: Any, y: Any) -> Any:
     return reciprocal(add(mul(x, x), mul(y, y)))
 
@@ -115,7 +133,8 @@ atan2 = binary(
         lambda t, out, y, x: scale(t, mul(x, _inverse_square(x, y))),
         lambda t, out, y, x: scale(t, mul(neg(y), _inverse_square(x, y))),
     ),
-    hlo="atan2",
+    element=_atan2_element,
+    stablehlo=_atan2_hlo,
     domain=(0.2, 2.0),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -135,8 +135,10 @@ class ScatterOp(Op):
 
     def look_up(self, x: Any, indices: Any, updates: ShapedArray) -> Any:
         """For each element of the updates, the element of `x` it goes to (0 if dropped)."""
-        numbers = self.dimension_numbers
-        sizes = _place.window_sizes(numbers, typeof(x).ndim, updates.shape)
+        shape, numbers = typeof(x).shape, self.dimension_numbers
+        if 0 in shape:
+            return ops.shape.full(updates.shape, 0, typeof(x).dtype)
+        sizes = _place.window_sizes(numbers, len(shape), updates.shape)
         return ops.gather.gather(
             x,
             indices,
@@ -153,29 +155,30 @@ class ScatterOp(Op):
         return kind(*self.params.values())
 
 
-def samples_of(cls: Callable[[], type[ScatterOp]], small: Sequence[str]) -> Any:
+def samples_of(kind: type[ScatterOp], small: Sequence[str]) -> Any:
     """Samples of one way to combine."""
+    extremum = issubclass(kind, ScatterExtremum)
+    domain = (-50.0, 50.0) if extremum else (0.5, 2.0)  # wide: near ties have no derivative
 
     def samples() -> Iterable[Sample]:
-        kind = cls()
         f, rows = "float32", np.array([[3], [0], [-1], [9], [3]], np.int32)
         x = ShapedArray((5, 7), f)
         for mode in (CLIP, FILL):
             op = kind(ScatterDimensionNumbers((1,), (0,), (0,)), mode=mode)
-            yield Sample(op, (x, rows, ShapedArray((5, 7), f)), (0.5, 2.0))
+            yield Sample(op, (x, rows, ShapedArray((5, 7), f)), domain)
             op = kind(ScatterDimensionNumbers((0, 1), (), (1,)), mode=mode)
-            yield Sample(op, (x, rows, ShapedArray((5, 3, 5), f)), (0.5, 2.0))
+            yield Sample(op, (x, rows, ShapedArray((5, 3, 5), f)), domain)
             op = kind(ScatterDimensionNumbers((), (1,), (1,), (0,), (0,)), mode=mode)
-            yield Sample(op, (x, rows, ShapedArray((5,), f)), (0.5, 2.0))
+            yield Sample(op, (x, rows, ShapedArray((5,), f)), domain)
         points = np.array([[[1, 2], [4, 6]], [[0, 0], [3, 3]]], np.int64)
         op = kind(ScatterDimensionNumbers((), (0, 1), (0, 1)), True, True)
-        yield Sample(op, (x, points, ShapedArray((2, 2), f)), (0.5, 2.0))
+        yield Sample(op, (x, points, ShapedArray((2, 2), f)), domain)
         op = kind(ScatterDimensionNumbers((1, 3), (), (1, 0)))
-        yield Sample(op, (x, points, ShapedArray((2, 2, 2, 3), f)), (0.5, 2.0))
+        yield Sample(op, (x, points, ShapedArray((2, 2, 2, 3), f)), domain)
         op = kind(ScatterDimensionNumbers((), (0,), (0,)))
         for dtype in small:
             args = (ShapedArray((37,), dtype), np.array([[5], [40], [5]], np.uint8))
-            yield Sample(op, (*args, ShapedArray((3,), dtype)), (0.5, 2.0))
+            yield Sample(op, (*args, ShapedArray((3,), dtype)), domain)
         empty = ShapedArray((0,), f), np.array([[0], [-1]], np.int8), ShapedArray((2,), f)
         yield Sample(op, empty)
 
@@ -383,7 +386,7 @@ _SMALL = {
     ScatterMax: ("bool", "uint32", "float16"),
 }
 for _kind, _dtypes in _SMALL.items():
-    _kind.samples = staticmethod(samples_of(lambda kind=_kind: kind, _dtypes))
+    _kind.samples = staticmethod(samples_of(_kind, _dtypes))
 
 
 def scatter(

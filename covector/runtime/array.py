@@ -85,7 +85,8 @@ class Pending:
         return self.done.is_set()
 
 
-_GONE: Final = (Deleted, Failed, Pending)
+#: What a buffer slot may hold instead of memory.
+GONE: Final = (Deleted, Failed, Pending)
 
 _native: Final = native()
 
@@ -171,7 +172,7 @@ class Array:
     def is_ready(self) -> bool:
         """Whether the elements are there, so that using them will not wait."""
         buffer = self.buffer
-        return not isinstance(buffer, _GONE) or buffer.is_ready()
+        return not isinstance(buffer, GONE) or buffer.is_ready()
 
     def copy_to_host_async(self) -> None:
         """Nothing to do where the host and the device share memory."""
@@ -390,7 +391,7 @@ def like(x: Array, buffer: Any, aval: ShapedArray | None = None) -> Array:
 def memory(x: Array) -> Any:
     """The buffer of `x`, once its elements are there; raises if there are none."""
     buffer = x.buffer
-    return buffer.resolve(x) if isinstance(buffer, _GONE) else buffer
+    return buffer.resolve(x) if isinstance(buffer, GONE) else buffer
 
 
 def _host(x: Array) -> np.ndarray:
@@ -399,7 +400,7 @@ def _host(x: Array) -> np.ndarray:
     Arrays of an extended dtype show the integers underneath.
     """
     buffer = x.buffer
-    return buffer.resolve(x) if isinstance(buffer, _GONE) else buffer
+    return buffer.resolve(x) if isinstance(buffer, GONE) else buffer
 
 
 def _copy_in(source: np.ndarray) -> Any:
@@ -427,6 +428,7 @@ else:
             source = np.array(source, order="C", subok=False)
         return _native.copy_in(source, source.nbytes)  # type: ignore[union-attr]
 
+    pool.use(_native.allocator)
     _native.connect(memory, Deleted("donated to a program"))
 
 

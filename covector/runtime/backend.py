@@ -84,6 +84,19 @@ class NativeCode:
         self.stages: Final = stages or {}
 
 
+    def with_hidden(self, arrays: Sequence[Array]) -> NativeCode:
+        """The same code with its first arguments fixed."""
+        return NativeCode(
+            self.address,
+            hidden=[*self.hidden, *arrays],
+            arena=self.arena,
+            symbols=self.symbols,
+            nanoseconds=self.nanoseconds,
+            keep=self.keep,
+            stages=self.stages,
+        )
+
+
 class Backends:
     """The backends of the process by name, in order of preference; filled by the wiring."""
 

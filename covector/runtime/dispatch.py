@@ -14,6 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Op, has_rule
 from covector.ir.values import typeof
 from covector.runtime import array as arrays
@@ -67,6 +68,28 @@ def executable(op: Op, avals: Avals) -> Any:
             if found is not None:
                 return found
     return Reference(op, avals)
+
+
+class StepByStep:
+    """A program run one operation at a time, where no backend compiles it whole."""
+
+    __slots__ = ("in_avals", "jaxpr", "out_avals")
+
+    def __init__(self, closed: ClosedJaxpr) -> None:
+        self.jaxpr = closed.jaxpr
+        self.in_avals, self.out_avals = tuple(closed.in_avals), tuple(closed.out_avals)
+
+    def run(self, args: Sequence[Array]) -> list[Array]:
+        """Evaluates the equations in order."""
+        outs = eval_jaxpr(self.jaxpr, [], *args)
+        return [
+            x if type(x) is Array and x.aval is aval else from_numpy(np.asarray(x), aval)
+            for x, aval in zip(outs, self.out_avals, strict=True)
+        ]
+
+    def text(self, stage: str) -> str:
+        """The program; it has no other form."""
+        return str(self.jaxpr)
 
 
 def _table(op: Op) -> dict[Avals, Run]:

@@ -24,6 +24,28 @@ class Native(Protocol):
     def entry_type(self, cls: type) -> type:
         """`cls` as a type whose instances are called natively."""
 
+    def connect(self, resolve: Callable[[Any], Any], deleted: Any) -> None:
+        """`resolve(x)` waits for, or refuses, an array without memory; `deleted` is what a donated
+        array holds."""
+
+    def add_record(self, entry: Any, pattern: Any, record: Any) -> None:
+        """Files a record of an entry under a pattern."""
+
+    def clear_records(self, entry: Any) -> None:
+        """Forgets the records of an entry."""
+
+    def swap_records(self, entry: Any, records: Any) -> Any:
+        """Gives an entry other records (what this returned before, or None); returns its own."""
+
+    def record_count(self, entry: Any) -> int:
+        """How many records an entry has."""
+
+    def set_operator(self, name: str, entry: Any) -> None:
+        """Puts an entry before the Python function of an operator of the array type."""
+
+    def set_scalars(self, weak_float: Any, weak_int: Any, strong_bool: Any, wide: bool) -> None:
+        """The avals of Python numbers under the current options."""
+
     def set_method(self, name: str, method: Any) -> bool:
         """Takes the Python function of a native operator of the array type; False if none is."""
 
@@ -33,7 +55,7 @@ class Native(Protocol):
     def copy_in(self, elements: np.ndarray, nbytes: int) -> Any:
         """A buffer with a copy of a NumPy array's elements (C order)."""
 
-    def adopt(self, elements: np.ndarray) -> Any:
+    def adopt(self, elements: np.ndarray, nbytes: int) -> Any:
         """A buffer that keeps a NumPy array and uses its memory."""
 
 

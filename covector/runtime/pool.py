@@ -74,11 +74,8 @@ def _windows_memory() -> int:
 class Allocator(Protocol):
     """What the pool asks of the code below it."""
 
-    def allocate(self, nbytes: int) -> Any:
-        """A new block: an object with `address` and `nbytes`, that frees itself."""
-
-    def stats(self) -> Stats:
-        """What is in use."""
+    def stats(self) -> tuple[int, int, int]:
+        """Bytes in use, bytes cached, the peak of bytes in use."""
 
     def trim(self, keep: int) -> int:
         """Gives cached blocks back to the system until `keep` bytes remain; returns bytes freed."""
@@ -171,6 +168,11 @@ class Pool:
         self.limit = default_limit()
         self.python = PythonAllocator(self.limit)
         self.allocator: Allocator = self.python
+
+    def use(self, allocator: Allocator) -> None:
+        """Makes a native allocator the one whose numbers count."""
+        self.allocator = allocator
+        allocator.set_limit(self.limit)
 
     def stats(self) -> Stats:
         """Bytes in use, bytes cached, the peak of bytes in use."""

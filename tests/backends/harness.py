@@ -45,7 +45,7 @@ def blank(shape: Sequence[int], dtype: str) -> np.ndarray:
 def machine_code(kernel: Kernel, target: Target | None = None):
     target = target or host()
     text, declared = emit(kernel, target)
-    return link(assemble(module_text(target, [text], declared), target), [kernel.name])
+    return link([assemble(module_text(target, [text], declared), target)], [kernel.name])
 
 
 def run(

@@ -80,30 +80,37 @@ def test_result_type_of_triples():
             assert wrong == []
 
 
-@pytest.mark.parametrize("x64", [False, True])
-def test_join_of_weak_and_strong_arrays(x64):
+def test_join_of_weak_and_strong_arrays(mode):
     # Weak arrays of any dtype come from promotion under another setting, or from a traced type.
-    dtypes = [d for d, e in ENTRIES.items() if e.bits >= 8]
-    typed = [(d, w) for d in dtypes for w in (False, True)]
+    typed = [(d, w) for d, e in ENTRIES.items() if e.bits >= 8 for w in (False, True)]
 
-    def oracle(*operands):
-        found = []
-        shapes = [jax.ShapeDtypeStruct((), d, weak_type=w) for d, w in operands]
+    mine = [outcome(cd.join, operands) for operands in itertools.product(typed, repeat=2)]
+    mine += [outcome(cd.join, (operand,)) for operand in typed]
+    found = []
 
-        def probe(*arrays):
-            found.append(jax.dtypes.result_type(*arrays, return_weak_type_flag=True))
-            return 0
+    def probe(*arrays):
+        for operands in [*itertools.product(arrays, repeat=2), *((array,) for array in arrays)]:
+            found.append(outcome(jax.dtypes.result_type, *operands, return_weak_type_flag=True))
+        return 0
 
-        jax.eval_shape(probe, *shapes)
-        return found[0]
+    jax.eval_shape(probe, *[jax.ShapeDtypeStruct((), d, weak_type=w) for d, w in typed])
+    assert mine == found
 
-    def ours(*operands):
-        return cd.join(tuple([(cd.canonical(d), w) for d, w in operands]))
 
-    with jax.enable_x64(x64), config.scoped(enable_x64=x64):
-        chosen = typed if x64 else typed[::3]
-        assert disagreements(ours, oracle, chosen) == []
-        assert disagreements(ours, oracle, typed, 1) == []
+@pytest.mark.parametrize("handling", ["allow", "error"])
+def test_explicit_64_bit_dtypes(handling):
+    names = ["float64", "int64", "uint64", "complex128", "float32", "int8", "bool", "bfloat16"]
+    operands = [np.dtype(cd.as_dtype(name)) for name in names] + [1.0, 1, 1j, np.float64(1), None]
+    jax.config.update("jax_explicit_x64_dtypes", handling)
+    try:
+        with config.scoped(explicit_x64_dtypes=handling):
+            for n in (1, 2):
+                wrong = disagreements(
+                    cd.result_type, jax.dtypes.result_type, operands, n, return_weak_type_flag=True
+                )
+                assert wrong == []
+    finally:
+        jax.config.update("jax_explicit_x64_dtypes", "warn")
 
 
 def test_issubdtype():

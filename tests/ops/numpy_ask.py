@@ -63,7 +63,10 @@ class NumpyAsk:
         """The index as numbers, which must be in bounds."""
         where = tuple(affine(i).constant for i in index)
         assert len(where) == array.ndim
-        assert all(0 <= i < n for i, n in zip(where, array.shape, strict=True)), (where, array.shape)
+        assert all(0 <= i < n for i, n in zip(where, array.shape, strict=True)), (
+            where,
+            array.shape,
+        )
         return where
 
     def value(self, expression):

@@ -56,15 +56,18 @@ def describe(sample):
     return f"{sample.op}"[:120]
 
 
-def check(op, arrays, jax, kernel=True):
+def check(op, arrays, jax, kernel=True, compare=True):
     out = op.result(*avals_of(arrays))
     found = op.numpy(*arrays)
-    with jax.enable_x64(True):
-        wanted = np.asarray(oracle(op, *arrays))
-    assert out.shape == found.shape == wanted.shape
-    assert out.dtype == found.dtype == wanted.dtype
-    np.testing.assert_array_equal(found, wanted)
-    if kernel:
+    assert out.shape == found.shape
+    assert out.dtype == found.dtype
+    if compare:
+        with jax.enable_x64(True):
+            wanted = np.asarray(oracle(op, *arrays))
+        assert found.shape == wanted.shape
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found, wanted)
+    if kernel or not compare:
         np.testing.assert_array_equal(run_kernel(op, avals_of(arrays), arrays), found)
 
 
@@ -76,9 +79,9 @@ def test_samples_equal_the_oracle(sample, jax):
 class Configuration:
     """Random valid dimension numbers: shapes of operand, indices and result of a gather."""
 
-    def __init__(self, seed, least_rank=0):
+    def __init__(self, seed):
         self.rng = rng = np.random.default_rng(seed)
-        ndim = rng.integers(least_rank, 5)
+        ndim = rng.integers(0, 5)
         self.operand = tuple(rng.integers(1, 5, ndim).tolist())
         roles = rng.choice(["window", "dropped", "batch"], ndim, p=[0.5, 0.3, 0.2])
         operand_batch = [d for d in range(ndim) if roles[d] == "batch"]
@@ -113,20 +116,21 @@ class Configuration:
         return self.rng.integers(-4, 5, shape).astype(dtype)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_gather_with_random_dimension_numbers(seed, jax):
     c = Configuration(seed)
     op = Gather(GatherDimensionNumbers(*c.numbers), c.sizes, mode=c.mode)
     check(op, [c.array(c.operand), c.indices], jax, kernel=np.prod(c.out) <= 100)
 
 
-@pytest.mark.parametrize("seed", range(120))
+@pytest.mark.parametrize("seed", range(60))
 def test_scatter_with_random_dimension_numbers(seed, jax):
-    c = Configuration(seed, 1)  # XLA refuses some scatters into rank 0
+    c = Configuration(seed)
     kind = Op.registry[SCATTERS[seed % len(SCATTERS)]]
     op = kind(ScatterDimensionNumbers(*c.numbers), mode=c.mode)
     arrays = [c.array(c.operand), c.indices, c.array(c.out)]
-    check(op, arrays, jax, kernel=np.prod(c.out) <= 60)
+    # XLA's rewriting of scatters without index components is wrong or fails.
+    check(op, arrays, jax, np.prod(c.out) <= 60, compare=len(c.numbers[2]) > 0)
 
 
 INDEX_PATTERNS = [
@@ -157,9 +161,7 @@ def test_what_indexing_binds_in_the_oracle(pattern, mapped, jax):
     def walk(jaxpr, consts, values):
         env = dict(zip(jaxpr.constvars + jaxpr.invars, [*consts, *values], strict=True))
         for eqn in jaxpr.eqns:
-            ins = [env[v] if v in env else v.val for v in eqn.invars if True] if all(
-                not hasattr(v, "val") for v in eqn.invars
-            ) else [v.val if hasattr(v, "val") else env[v] for v in eqn.invars]
+            ins = [v.val if hasattr(v, "val") else env[v] for v in eqn.invars]
             if eqn.primitive.name in ("jit", "pjit"):
                 inner = eqn.params["jaxpr"]
                 outs = walk(inner.jaxpr, inner.consts, ins)
@@ -203,7 +205,7 @@ def test_keys_are_gathered_and_sliced():
         assert found.tolist() == [7, last]
     start = np.int32(1)
     op = DynamicSlice((2,))
-    assert op.result(aval, ShapedArray((), "int32")).dtype == dtypes.threefry_key
+    assert op.result(aval, I0).dtype == dtypes.threefry_key
     assert op.numpy(keys, start).tolist() == [6, 7]
 
 
@@ -216,7 +218,9 @@ def test_of_duplicate_updates_the_last_stays():
 
 F = ShapedArray((3, 4), "float32")
 I1 = ShapedArray((3, 1), "int32")
+I0 = ShapedArray((), "int32")
 G, S = GatherDimensionNumbers, ScatterDimensionNumbers
+ADD = Op.registry["scatter-add"](S((1,), (0,), (0,)))
 REFUSED = [
     (TypeError, Gather(G((1,), (0,), (0,)), (2, 4)), (F, I1)),
     (TypeError, Gather(G((1,), (0,), (0,)), (1, 5)), (F, I1)),
@@ -228,34 +232,34 @@ REFUSED = [
     (TypeError, Gather(G((1, 1), (), (0,)), (1, 4)), (F, I1)),
     (TypeError, Gather(G((1, 0), (), (0,)), (1, 4)), (F, I1)),
     (TypeError, Gather(G((1,), (0,), (0,)), (1,)), (F, I1)),
-    (TypeError, Gather(G((1,), (0,), (0,)), (1, 4)), (F, ShapedArray((), "int32"))),
+    (TypeError, Gather(G((1,), (0,), (0,)), (1, 4)), (F, I0)),
     (ValueError, Gather(G((1,), (0,), (0,)), (1, 4)), (F, ShapedArray((3, 1), "float32"))),
     (TypeError, Gather(G((), (1,), (0,), (0,), (0,)), (1, 1)), (F, I1)),
     (TypeError, Gather(G((), (1,), (1,), (0,), ()), (1, 1)), (F, I1)),
     (TypeError, Gather(G((), (1,), (1,), (0,), (1,)), (1, 1)), (F, I1)),
     (TypeError, Gather(G((), (1,), (1,), (0,), (0,)), (1, 1)), (F, ShapedArray((2, 1), "int32"))),
     (TypeError, Gather(G((1,), (), (1,), (0,), (0,)), (2, 4)), (F, I1)),
-    (TypeError, Op.registry["scatter-add"](S((1,), (0,), (0,))), (F, I1, ShapedArray((3, 4), "int32"))),
-    (TypeError, Op.registry["scatter-add"](S((1,), (0,), (0,))), (F, I1, ShapedArray((2, 4), "float32"))),
-    (TypeError, Op.registry["scatter-add"](S((1,), (0,), (0,))), (F, I1, ShapedArray((3, 5), "float32"))),
-    (TypeError, Op.registry["scatter-add"](S((1,), (0,), (0,))), (F, I1, ShapedArray((3,), "float32"))),
+    (TypeError, ADD, (F, I1, ShapedArray((3, 4), "int32"))),
+    (TypeError, ADD, (F, I1, ShapedArray((2, 4), "float32"))),
+    (TypeError, ADD, (F, I1, ShapedArray((3, 5), "float32"))),
+    (TypeError, ADD, (F, I1, ShapedArray((3,), "float32"))),
     (TypeError, Op.registry["scatter-add"](S((1,), (), (0,))), (F, I1, F)),
     (TypeError, Op.registry["scatter-add"](S((3,), (0,), (0,))), (F, I1, F)),
     (TypeError, Op.registry["scatter-add"](S((1,), (3,), (0,))), (F, I1, F)),
     (TypeError, Op.registry["scatter-add"](S((1,), (0,), (0, 1))), (F, I1, F)),
     (TypeError, Op.registry["scatter-add"](S((1,), (0,), (3,))), (F, I1, F)),
-    (ValueError, Op.registry["scatter-add"](S((1,), (0,), (0,))), (F, ShapedArray((3, 1), "bool"), F)),
-    (TypeError, DynamicSlice((4, 4)), (F, ShapedArray((), "int32"), ShapedArray((), "int32"))),
-    (TypeError, DynamicSlice((2,)), (F, ShapedArray((), "int32"), ShapedArray((), "int32"))),
-    (ValueError, DynamicSlice((2, 2)), (F, ShapedArray((), "int32"))),
-    (TypeError, DynamicSlice((2, 2)), (F, ShapedArray((), "int32"), ShapedArray((), "int8"))),
+    (ValueError, ADD, (F, ShapedArray((3, 1), "bool"), F)),
+    (TypeError, DynamicSlice((4, 4)), (F, I0, I0)),
+    (TypeError, DynamicSlice((2,)), (F, I0, I0)),
+    (ValueError, DynamicSlice((2, 2)), (F, I0)),
+    (TypeError, DynamicSlice((2, 2)), (F, I0, ShapedArray((), "int8"))),
     (TypeError, DynamicSlice((2, 2)), (F, ShapedArray((), "bool"), ShapedArray((), "bool"))),
-    (TypeError, DynamicSlice((2, 2)), (F, ShapedArray((1,), "int32"), ShapedArray((), "int32"))),
-    (TypeError, DynamicSlice((-1, 2)), (F, ShapedArray((), "int32"), ShapedArray((), "int32"))),
-    (TypeError, DynamicUpdateSlice(), (F, ShapedArray((4, 2), "float32"), *[ShapedArray((), "int32")] * 2)),
-    (TypeError, DynamicUpdateSlice(), (F, ShapedArray((2,), "float32"), *[ShapedArray((), "int32")] * 2)),
-    (TypeError, DynamicUpdateSlice(), (F, ShapedArray((2, 2), "int32"), *[ShapedArray((), "int32")] * 2)),
-    (ValueError, DynamicUpdateSlice(), (F, ShapedArray((2, 2), "float32"), ShapedArray((), "int32"))),
+    (TypeError, DynamicSlice((2, 2)), (F, ShapedArray((1,), "int32"), I0)),
+    (TypeError, DynamicSlice((-1, 2)), (F, I0, I0)),
+    (TypeError, DynamicUpdateSlice(), (F, ShapedArray((4, 2), "float32"), I0, I0)),
+    (TypeError, DynamicUpdateSlice(), (F, ShapedArray((2,), "float32"), I0, I0)),
+    (TypeError, DynamicUpdateSlice(), (F, ShapedArray((2, 2), "int32"), I0, I0)),
+    (ValueError, DynamicUpdateSlice(), (F, ShapedArray((2, 2), "float32"), I0)),
 ]  # fmt: skip
 
 
@@ -279,4 +283,6 @@ def test_extreme_indices_of_every_dtype(dtype, jax):
     index = np.array([[info.min], [info.max], [info.max // 2], [4]], dtype)
     for mode, extent in itertools.product(list(GatherScatterMode)[:2], (5, 300)):
         op = Gather(GatherDimensionNumbers((), (0,), (0,)), (1,), mode=mode)
-        check(op, [np.arange(extent, dtype=np.float32), index], jax)
+        # JAX tests int64 indices for the fill modulo 2**32; we do not.
+        compare = dtype != "int64" or mode is GatherScatterMode.CLIP
+        check(op, [np.arange(extent, dtype=np.float32), index], jax, compare=compare)

@@ -19,7 +19,7 @@ COMBINE = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-IDENTITY = {"sum": 0, "prod": 1, "or": 0, "xor": 0}
+IDENTITY = {"sum": 0, "prod": 1, "or": 0, "xor": 0, "and": -1}
 
 
 def element_name(dtype):
@@ -113,7 +113,7 @@ def reduce(kind, values, dtype):
             info = np.iinfo(dtype) if np.dtype(dtype).kind in "iu" else None
             low, high = (info.min, info.max) if info else (-np.inf, np.inf)
             start = low if kind == "max" else high
-        return np.full(values.shape[1:], start, numpy_dtype(dtype))
+        return np.full(values.shape[1:], start).astype(numpy_dtype(dtype))
     return COMBINE[kind].reduce(values, 0, dtype=numpy_dtype(dtype))
 
 

@@ -40,12 +40,14 @@ class CompiledModule:
 
 
 def link(
-    image: bytes, names: Iterable[str], symbols: Mapping[str, int] | None = None
+    images: Iterable[bytes], names: Iterable[str], symbols: Mapping[str, int] | None = None
 ) -> CompiledModule:
-    """Loads an object file; `symbols` are addresses of what it imports."""
+    """Loads object files as one library; `symbols` are addresses of what it imports."""
     names = tuple(names)
     with _lock:
-        builder = llvm.JITLibraryBuilder().add_object_img(image)
+        builder = llvm.JITLibraryBuilder()
+        for image in images:
+            builder.add_object_img(image)
         for name, address in {**_runtime(), **(symbols or {})}.items():
             builder.import_symbol(name, address)
         for name in names:

@@ -14,7 +14,7 @@ from typing import Any, Final, final
 import llvmlite
 import llvmlite.binding as llvm
 
-from covector.backends.cpu.version import GENERATOR
+from covector.backends.cpu.version import generator
 
 #: Bumped when the calling convention of compiled pieces changes.
 ABI: Final = 1
@@ -55,7 +55,7 @@ class Target:
         self.machine_word = 8
         self.fingerprint = "\n".join(
             [llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), triple, cpu,
-             features, str(self.vector_bytes), self.tail, GENERATOR, str(ABI)]
+             features, str(self.vector_bytes), self.tail, generator(), str(ABI)]
         )  # fmt: skip
 
     def lanes(self, widest: int, narrowest: int | None = None) -> int:

@@ -128,9 +128,10 @@ def _passes(low: Lowering, finals: Sequence[Final]) -> list[Pass] | None:
     own = sorted(low.own, key=lambda a: (rank.get(a, len(needs)), low.own[a]))
     deepest = needs[-1] if needs else frozenset()
     out = []
-    for f in finals:
-        order = [a for a in own if a in f.axes]
-        out.append(Pass(f.axes & deepest, order, trips, low.reach([f.leaf])))
+    for axes in dict.fromkeys(f.axes for f in finals):
+        order = [a for a in own if a in axes]
+        leaves = low.reach([f.leaf for f in finals if f.axes == axes])
+        out.append(Pass(axes & deepest, order, trips, leaves))
     for ref in low.folds:
         order = [a for a in own if a in ref.need] + [a for a, _, _ in ref.loops]
         roots = [*ref.values, *([] if ref.init is None else [ref.init])]

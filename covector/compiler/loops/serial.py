@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
-
-from covector.compiler.loops.address import flattenable
 from covector.compiler.loops.graph import Node, Value
-from covector.compiler.loops.lanes import choose_lanes
-from covector.compiler.loops.lower import Domain, Lowering, MustBuffer, domain_of
+from covector.compiler.loops.lower import Domain, Factor, Lowering, MustBuffer, Split, domain_of
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
 from covector.ir.index import Affine, affine
@@ -33,8 +29,7 @@ def lower_push(
     index = tuple(map(affine, index))
     holder = expr("load", out.dtype, extra=(out, index))
     low.targets[holder] = None
-    low.resolve([*leaves, holder])
-    _refuse_folds(low)
+    _resolve_whole(low, [*leaves, holder])
     index = low.done[holder].extra[1]
     value = low.done[value]
     where = None if where is None else low.done[where]
@@ -51,7 +46,12 @@ def lower_push(
     return kernel, values, base
 
 
-def _refuse_folds(low: Lowering) -> None:
+def _resolve_whole(low: Lowering, roots: Sequence[Expr]) -> None:
+    """Resolve over the uncut domain and without folds: what needs either gets a buffer."""
+    try:
+        low.resolve(roots)
+    except (Split, Factor):
+        raise MustBuffer(low.ask.node.outs[0]) from None
     for ref in low.folds:
         raise MustBuffer(ref.node.outs[0])
 
@@ -65,8 +65,7 @@ def lower_cumulate(node: Node, in_memory: Callable[[Value], bool]) -> Made:
     axis = f"i{rule.axis}"
     names = [expr("name", e.dtype, extra=f"c{k}") for k, e in enumerate(rule.start)]
     carries, outputs = rule.step(names, list(domain.index))
-    low.resolve([*rule.start, *carries, *outputs])
-    _refuse_folds(low)
+    _resolve_whole(low, [*rule.start, *carries, *outputs])
     done = low.done
     stores: list[Statement] = [
         Store(v, domain.index, done[e])  # type: ignore[arg-type]

@@ -23,7 +23,9 @@ NARROW_FLOATS = frozenset(
     {"float16", "bfloat16"}
     | {name for name in vars(ml_dtypes) if name.startswith(("float4", "float6", "float8"))}
 )
-_EXACT_IN_NARROW = frozenset({"const", "load", "name", "index", "select", "cast", "bitcast"})
+_EXACT_IN_NARROW = frozenset(
+    {"const", "load", "name", "index", "select", "select_rare", "cast", "bitcast"}
+)
 _SIGNED_OF = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED_OF = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
@@ -105,7 +107,7 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         return x != 0
     if _is_float(x.dtype) and dtype.kind in "iu":
         return _float_to_integer(x, dtype)
-    if x.dtype == np.float64 and dtype.name in NARROW_FLOATS:
+    if dtype.name in NARROW_FLOATS and x.dtype != np.float32:
         x = x.astype(np.float32)  # rounds twice, as machines (and XLA) do
     return x.astype(dtype)
 
@@ -333,6 +335,7 @@ _ANY: dict[str, Callable[..., Any]] = {
     "mul": np.multiply,
     "square": lambda x: x * x,
     "select": np.where,
+    "select_rare": np.where,
     "eq": np.equal,
     "ne": np.not_equal,
     "lt": np.less,

@@ -94,13 +94,13 @@ def tanh(x: Expr) -> Expr:
     """Near 0 an odd polynomial, else 1 - 2 / (e**(2 x) + 1)."""
     f = format_of(x)
     a = absolute(x)
-    z = x * x
-    small = fma(x * z, horner(z, coefficients.TANH[f.dtype]), x)
+    z = a * a
+    small = fma(a * z, horner(z, coefficients.TANH[f.dtype]), a)
     y = at_most(a * 2.0, -_EXPM1_LOW[f.dtype] + 2.0)
     n, bits = round_by_magic(y, _LOG2_E)
     p = horner(_reduced(y, n), coefficients.EXP_NARROW[f.dtype])
     large = f.const(1.0) - div(2.0, fma(p, power_of_two(bits, f), 1.0))
-    return select(lt(a, 0.6), small, with_sign(large, sign_of(x)))
+    return with_sign(select(lt(a, 0.6), small, large), sign_of(x))
 
 
 def logistic(x: Expr) -> Expr:

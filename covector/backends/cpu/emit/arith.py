@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from covector.backends.cpu.emit.convert import convert, reinterpret
 from covector.backends.cpu.emit.ssa import Builder, Value
-from covector.backends.cpu.emit.types import F64, I1, I64, INTS, Element
+from covector.backends.cpu.emit.types import F64, I1, INTS, Element
 
 Rule = Callable[..., Value]
 
@@ -215,7 +215,7 @@ _FLOAT: Final[dict[str, Rule]] = {
     "mul": _binary("fmul contract"), "div": _binary("fdiv"),
     "square": _square("fmul contract"), "neg": _float_neg, "abs": _call("fabs"),
     "sign": _float_sign, "sqrt": _call("sqrt"), "rsqrt": _rsqrt, "fma": _call("fma"),
-    "max": _call("maximum"), "min": _call("minimum"),
+    "rem": _binary("frem"), "max": _call("maximum"), "min": _call("minimum"),
     "floor": _call("floor"), "ceil": _call("ceil"), "trunc": _call("trunc"),
     "round_even": _call("roundeven"), "round_away": _call("round"), "is_finite": _is_finite,
     "eq": _compare("fcmp oeq"), "ne": _compare("fcmp une"),
@@ -231,4 +231,8 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     )
     for op, rule in rules.items()
 }  # fmt: skip
-INDEX_TYPE: Final = I64
+#: What is left as it is when an expression is expanded, besides what every backend has.
+NATIVE: Final = frozenset(
+    {"rem", "max", "min", "sign", "rsqrt", "square", "ceil", "trunc", "round_away", "is_finite",
+     "population_count", "clz", "mulhi", "select_rare"}
+)  # fmt: skip

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, final
 
 from covector.backends.cpu.emit.address import Memory, whole_index
-from covector.backends.cpu.emit.arith import apply
+from covector.backends.cpu.emit.arith import NATIVE, apply
 from covector.backends.cpu.emit.convert import literal
 from covector.backends.cpu.emit.env import Env
 from covector.backends.cpu.emit.memory import load
 from covector.backends.cpu.emit.ssa import Builder, Value
-from covector.backends.cpu.emit.types import element
+from covector.backends.cpu.emit.types import I1, element
+from covector.compiler.math.expand import expand_all
 from covector.ir.index import Data, Quotient
 from covector.ir.scalar import Expr
 
@@ -22,17 +23,24 @@ if TYPE_CHECKING:
 class Nest:
     """What every part of the emitter shares.  `lanes` is the width of every vector loop."""
 
-    __slots__ = ("_orders", "_unstable", "b", "lanes", "memory", "target")
+    __slots__ = ("_expanded", "_orders", "_unstable", "b", "lanes", "memory", "target")
 
     def __init__(self, target: Target, lanes: int) -> None:
         self.target, self.lanes = target, lanes
         self.b = Builder(target.f16c)
         self.memory: dict[str, Memory] = {}
+        self._expanded: dict[Expr, Expr] = {}
         self._orders: dict[Expr, list[Expr]] = {}
         self._unstable: set[Expr] = set()
 
     def value(self, root: Expr, env: Env) -> Value:
         """The value of an expression for this instance: a scalar, or a vector of `env.lanes`."""
+        plain = self._expanded.get(root)
+        if plain is None:
+            plain = self._expanded[root] = expand_all([root], NATIVE)[0]
+        return self._value(plain, env)
+
+    def _value(self, root: Expr, env: Env) -> Value:
         memo, fresh = env.memo, env.fresh
         found = memo.get(root) or fresh.get(root)
         if found is not None:
@@ -58,9 +66,28 @@ class Nest:
             return env.names[node.extra]
         if op == "index":
             return whole_index(self, node.extra, env, element(node.dtype))
+        if op == "select_rare":
+            return self._rarely(node, env)
         memo, fresh, unstable = env.memo, env.fresh, self._unstable
         args = [fresh[a] if a in unstable else memo[a] for a in node.args]
         return apply(self.b, op, element(node.dtype), element(node.args[0].dtype), args)
+
+    def _rarely(self, node: Expr, env: Env) -> Value:
+        """`select(condition, rare, usual)`, where `rare` is computed only if some lane needs it."""
+        b, (condition, rare, usual) = self.b, node.args
+        when, value = self._value(condition, env), self._value(usual, env)
+        lanes = max(when.type.lanes, value.type.lanes)
+        value = b.splat(value, lanes)
+        some = when
+        if when.type.lanes > 1:
+            some = b.put("call", I1, (when,), f"llvm.vector.reduce.or.{when.type.suffix}")
+
+        def inside() -> list[Value]:
+            inner = env.fork()
+            other = b.splat(self._value(rare, inner), lanes)
+            return [b.select(when, other, value)]
+
+        return b.branch(some, inside, lambda: [value])[0]
 
     def _order(self, root: Expr) -> list[Expr]:
         """Nodes below `root` in the order of evaluation, data-dependent indices included."""
@@ -73,7 +100,9 @@ class Nest:
             node, below = stack.pop()
             if below is not None:
                 order.append(node)
-                if any(c in unstable for c in below) or (
+                if node.op == "select_rare":
+                    self._order(node.args[1])
+                if any(c in unstable for c in (*below, *node.args)) or (
                     node.op == "load" and self.memory[node.extra[0]].written
                 ):
                     unstable.add(node)
@@ -91,7 +120,8 @@ def _children(node: Expr) -> tuple[Expr, ...]:
         return tuple(x for i in node.extra[1] for x in data_in(i))
     if node.op == "index":
         return tuple(data_in(node.extra))
-    return node.args
+    # The rare value is computed behind a branch, what it shares with others before.
+    return node.args[::2] if node.op == "select_rare" else node.args
 
 
 def data_in(index: Any) -> list[Expr]:

@@ -1,7 +1,8 @@
 """The native runtime: arrays, the pool and compiled entry points in machine code of our own.
 
-Written in a small language (`language.py`), compiled once through LLVM.  `load` gives it, or
-None where it does not work; then the runtime does the same in Python.
+Written in a small language (`language.py`), compiled once through LLVM.  Importing this offers it
+to the runtime, which must not have made its array class yet; where it does not work, the runtime
+does the same in Python.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from covector._base.log import debug
+from covector.runtime.native import offer
 from covector.runtime.pool import default_limit
 
 from . import build
@@ -24,3 +26,6 @@ def load() -> Any:
     except Exception as error:
         debug(1, "the native runtime does not work here, Python serves: %s", error)
         return None
+
+
+offer(load)

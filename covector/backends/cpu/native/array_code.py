@@ -17,6 +17,8 @@ from .capi import (
     PyLong_AsLongLongAndOverflow,
     PyLong_FromLongLong,
     PyLong_FromUnsignedLongLong,
+    PyMem_RawFree,
+    PyMem_RawMalloc,
     PyObject_ClearWeakRefs,
     PyObject_Free,
     PyObject_Init,
@@ -50,6 +52,8 @@ FALLBACK_FLOAT = 2
 FALLBACK_INT = 3
 FALLBACK_INDEX = 4
 FALLBACK_BOOL = 5
+
+ON_STACK = 448  # words; more come from the heap
 
 # numpy flags
 CONTIGUOUS = 1
@@ -187,16 +191,34 @@ def array_to_numpy(self: word, args: word, count: word, names: word) -> word:
 
 def with_self(which: word, self: word, args: word, count: word, names: word) -> word:
     """Calls a Python fallback as a method."""
+    return call_method(context.fallbacks[which], self, args, count, names)
+
+
+def call_method(function: word, self: word, args: word, count: word, names: word) -> word:
+    """`function(self, *args)`, with the vectorcall conventions."""
     total = count
     if names != 0:
         total = count + PyTuple_Size(names)
-    forwarded = stack(total + 1)
-    forwarded[0] = self
+    if total < ON_STACK:
+        return forward(function, self, args, count, names, stack(total + 1), total)
+    room = PyMem_RawMalloc(8 * total + 8)
+    if room == 0:
+        return PyErr_NoMemory()
+    result = forward(function, self, args, count, names, room, total)
+    PyMem_RawFree(room)
+    return result
+
+
+def forward(
+    function: word, self: word, args: word, count: word, names: word, room: word, total: word
+) -> word:
+    """As `call_method`; `room` takes the arguments."""
+    room[0] = self
     i = 0
     while i < total:
-        forwarded[i + 1] = args[i]
+        room[i + 1] = args[i]
         i += 1
-    return PyObject_Vectorcall(context.fallbacks[which], forwarded, count + 1, names)
+    return PyObject_Vectorcall(function, room, count + 1, names)
 
 
 def is_numpy(args: word, count: word) -> word:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
+import json
 import platform
 import sys
 import sysconfig
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import llvmlite.binding as llvm
 import numpy as np
 from numpy._core import _multiarray_umath
 
+from covector.backends.cpu import cache
 from covector.backends.cpu.link import CompiledModule, link
 from covector.backends.cpu.target import Target, host
 
@@ -19,8 +23,6 @@ from . import capi, language
 
 #: The files of the program, in the order of reading.
 FILES: Final = ("structs", "pool_code", "array_code", "entry_code", "operator_code")
-#: Bumped when the language's compiler changes.
-VERSION: Final = "1"
 
 
 def supported() -> bool:
@@ -38,18 +40,11 @@ class Code:
     """The native runtime's machine code: addresses of its functions and its own memory."""
 
     def __init__(self) -> None:
-        here = Path(__file__).parent
-        texts = [(f"{name}.py", (here / f"{name}.py").read_text("utf-8")) for name in FILES]
-        source = language.Source(texts, capi.EXTERNS)
-        names = [*source.functions, *source.instances, "api"]
-        image = compile_image(source, host())
-        self.module: CompiledModule = link(image, names)
-        self._fill_api(source)
-
-    def _fill_api(self, source: language.Source) -> None:
-        table = (ctypes.c_uint64 * len(source.api)).from_address(self.module.address("api"))
+        program = stored_program() or make_program()
+        self.module: CompiledModule = link([program.image], program.names)
+        table = (ctypes.c_uint64 * len(program.api)).from_address(self.module.address("api"))
         numpy_table = _numpy_table()
-        for i, name in enumerate(source.api):
+        for i, name in enumerate(program.api):
             table[i] = capi.address(name, numpy_table)
 
     def address(self, name: str) -> int:
@@ -61,15 +56,52 @@ class Code:
         return ctypes_structure(kind).from_address(self.address(name))
 
 
+class Program(NamedTuple):
+    """The compiled runtime: its object code, what that exports, the C functions it calls."""
+
+    image: bytes
+    names: list[str]
+    api: list[str]
+
+
+def _read(name: str) -> str:
+    return (Path(__file__).parent / f"{name}.py").read_text("utf-8")
+
+
+def _cache_key() -> str:
+    digest = hashlib.sha256(host().fingerprint.encode())
+    digest.update(str(sys.implementation.cache_tag).encode())
+    for name in (*FILES, "language", "capi"):
+        digest.update(_read(name).encode())
+    return f"native runtime {digest.hexdigest()}"
+
+
+def stored_program() -> Program | None:
+    """The program from the cache on disk, or None."""
+    stored = cache.lookup(_cache_key())
+    if stored is None:
+        return None
+    head, _, image = stored.partition(b"\n")
+    described = json.loads(head)
+    return Program(image, described["names"], described["api"])
+
+
+def make_program() -> Program:
+    """The program compiled from its source, and stored for the next process."""
+    source = language.Source([(f"{name}.py", _read(name)) for name in FILES], capi.EXTERNS)
+    names = [*source.functions, *source.instances, "api"]
+    image = compile_image(source, host())
+    head = json.dumps({"names": names, "api": source.api}).encode()
+    cache.store(_cache_key(), head + b"\n" + image)
+    return Program(image, names, source.api)
+
+
 def compile_image(source: language.Source, target: Target) -> bytes:
     """The program's object code."""
-    import llvmlite.binding as llvm
-
-    text = language.compile_source(source, target.triple)
-    module = llvm.parse_assembly(text)
+    module = llvm.parse_assembly(language.compile_source(source, target.triple))
     module.verify()
     machine = target.machine(2)
-    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options = llvm.create_pipeline_tuning_options(speed_level=1)
     passes = llvm.create_pass_builder(machine, options)
     passes.getModulePassManager().run(module, passes)
     return machine.emit_object(module)

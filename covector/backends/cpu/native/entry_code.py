@@ -7,7 +7,7 @@ entry's Python fallback with the same arguments.
 
 from __future__ import annotations
 
-from .array_code import new_array, release
+from .array_code import ON_STACK, call_method, new_array, release
 from .capi import (
     Py_DecRef,
     Py_IncRef,
@@ -28,10 +28,10 @@ from .capi import (
     PyMem_RawFree,
     PyMem_RawMalloc,
     PyMethod_New,
-    PyObject_Call,
     PyObject_ClearWeakRefs,
     PyObject_GC_Del,
     PyObject_GC_UnTrack,
+    PyObject_GetAttrString,
     PyObject_Vectorcall,
     PyTuple_GetItem,
     PyTuple_New,
@@ -47,6 +47,7 @@ from .language import (
     store8,
     store_f32,
     store_f64,
+    text,
     word,
 )
 from .pool_code import context, give_block, new_buffer, take_block
@@ -73,7 +74,6 @@ from .structs import (
 
 COUNT_MASK = (1 << 62) - 1  # the flag bit of vectorcall's count is above
 MULTIPLIER = -7046029254386353131  # 2**64 divided by the golden ratio, odd
-ON_STACK = 448  # words; a larger frame comes from the heap
 INT64_MIN = -(1 << 63)
 INT32_MIN = -(1 << 31)
 INT32_MAX = (1 << 31) - 1
@@ -90,6 +90,8 @@ def call_entry(self: word, args: word, countf: word, names: word) -> word:
         found = try_index(index, args, countf & COUNT_MASK, names)
         if found != MISS:
             return found
+    if entry.is_method:
+        return call_method(entry.fallback, self, args, countf & COUNT_MASK, names)
     return PyObject_Vectorcall(entry.fallback, args, countf, names)
 
 
@@ -452,7 +454,8 @@ def give_up(record: Record, leaves: word) -> None:
 
 def build(record: Record, outputs: word) -> word:
     """The result's structure around the outputs: a new reference, or 0 with an exception."""
-    values = stack(record.result_steps + 1)
+    values = stack(record.result_steps + 2)
+    argument = values + 8 * record.result_steps + 8
     top = 0
     step = record.result
     end = step + 24 * record.result_steps
@@ -476,9 +479,10 @@ def build(record: Record, outputs: word) -> word:
             else:
                 made = build_tuple(values + 8 * top, n)
                 if kind == NAMED and made != 0:
-                    arguments = made
-                    made = PyObject_Call(where, arguments, 0)
-                    Py_DecRef(arguments)
+                    items = made
+                    argument[0] = items
+                    made = PyObject_Vectorcall(where, argument, 1, 0)
+                    Py_DecRef(items)
         if made == 0:
             drop(values, top)
             return 0
@@ -537,8 +541,15 @@ def entry_new(kind: word, args: word, names: word) -> word:
     if self != 0:
         entry = Entry(self)
         entry.vectorcall = address_of(call_entry)
-        Py_IncRef(context.none)
-        entry.fallback = context.none
+        # A class with a method `fallback` has it here too (`NativeRuntime.entry_type`).
+        method = PyObject_GetAttrString(kind, text("_fallback_method"))
+        if method != 0:
+            entry.fallback = method
+            entry.is_method = 1
+        else:
+            PyErr_Clear()
+            Py_IncRef(context.none)
+            entry.fallback = context.none
     return self
 
 

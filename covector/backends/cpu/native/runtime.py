@@ -215,8 +215,9 @@ class NativeRuntime:
     def entry_type(self, cls: type) -> type:
         """`cls` as a type whose instances try their records first, then `fallback`."""
         offset = structs.Entry.offset
+        method = vars(cls).get("fallback")
         members = [
-            Member(b"fallback", OBJECT, offset("fallback"), 0, None),
+            Member(b"_fallback" if method else b"fallback", OBJECT, offset("fallback"), 0, None),
             Member(b"_state", OBJECT, offset("state"), READ_ONLY, None),
             Member(b"__vectorcalloffset__", SIZE, offset("vectorcall"), READ_ONLY, None),
             Member(b"__dictoffset__", SIZE, offset("dict"), READ_ONLY, None),
@@ -229,19 +230,44 @@ class NativeRuntime:
         addresses = {slot: self.code.address(function) for slot, function in slots.items()}
         call = ctypes.cast(ctypes.pythonapi.PyVectorcall_Call, ctypes.c_void_p).value
         flags = types.HAVE_GC | types.HAVE_VECTORCALL | types.METHOD_DESCRIPTOR
+        namespace = types.attributes(cls, frozenset({"__call__", "__get__", "__new__"}))
+        if method is not None:
+            namespace["_fallback_method"] = method
         return types.make_type(
             f"{cls.__module__}.{cls.__qualname__}",
             structs.Entry.size(),
             {**addresses, "tp_call": call or 0},
             members,
             flags=flags,
-            namespace=types.attributes(cls, frozenset({"__call__", "__get__", "__new__"})),
+            namespace=namespace,
         )
 
-    def set_index(self, entry: Any, index: NativeIndex | None) -> None:
-        """Makes an entry use an index; the old one is released when no call needs it."""
+    def add_record(self, entry: Any, pattern: Any, record: Any) -> None:
+        """Files a record under a pattern."""
+        old = getattr(entry, "_state", None)
+        new = (old or NativeIndex()).with_record(pattern, record)
+        if new is not old:
+            self._set_index(entry, new)
+
+    def clear_records(self, entry: Any) -> None:
+        """Forgets all records of an entry."""
+        self._set_index(entry, None)
+
+    def swap_records(self, entry: Any, records: Any) -> Any:
+        """Gives an entry other records (what this returned before, or None); returns its own."""
+        old = getattr(entry, "_state", None)
+        self._set_index(entry, records)
+        return old
+
+    def record_count(self, entry: Any) -> int:
+        """How many records an entry has."""
+        index = getattr(entry, "_state", None)
+        return 0 if index is None else sum(len(p.records) for p in index.patterns)
+
+    def _set_index(self, entry: Any, index: NativeIndex | None) -> None:
+        """Makes an entry use an index; the old one goes when no running call needs it."""
         fields = ctypes_structure(structs.Entry).from_address(id(entry))
-        old = entry._state if fields.state else None
+        old = getattr(entry, "_state", None)
         if index is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(index))
         fields.index = 0 if index is None else index.address

@@ -35,7 +35,7 @@ NAMED: Final = 6  # pop an instance of the tuple subclass at the address, of n; 
 SAME: Final = 7  # pop the very object at the address
 INTEGER: Final = 8  # pop a Python integer: a run-time symbol
 # Steps of a result; each pushes one object, made of the n last: LEAF (output n), NONE, TUPLE,
-# LIST, DICT (keys at the address), NAMED (what the callable at the address gives).
+# LIST, DICT (keys at the address), NAMED (what the callable at the address gives for the tuple).
 
 
 class Object(Struct):
@@ -134,10 +134,11 @@ class Index(Struct):
 
 
 class Entry(Object):
-    """A callable: tries its records, else calls `fallback`."""
+    """A callable: tries its records, else calls `fallback`, as a method if `is_method`."""
 
     vectorcall: word
     fallback: word
+    is_method: word
     index: Index
     state: word  # the Python object that owns the index
     dict: word

@@ -1,0 +1,94 @@
+"""The CPU backend: what the runtime asks to compile programs, through our own compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from covector._base import log
+from covector.backends.cpu import cache, executable
+from covector.backends.cpu.assemble import assembly, module_text
+from covector.backends.cpu.emit.kernel import emit
+from covector.backends.cpu.target import host
+from covector.compiler import pipeline
+from covector.compiler.program import Program
+from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
+from covector.ir.op import Op
+from covector.runtime.backend import NativeCode
+from covector.runtime.entry import Compiled
+
+
+class CpuBackend:
+    """Compiles for the machine it runs on."""
+
+    name = "cpu"
+    platform = "cpu"
+
+    def compile(self, closed: ClosedJaxpr) -> Compiled:
+        """Machine code of a program, from the disk cache if it was made before.
+
+        NotImplementedError for what has no native rule.
+        """
+        if closed.consts:
+            compiled, consts = _compile(closed)
+        else:
+            compiled, consts = _from_disk(closed)
+        code = NativeCode(
+            compiled.address,
+            hidden=consts,
+            arena=compiled.arena,
+            keep=compiled,
+            stages=_stages(closed),
+        )
+        return Compiled(code, closed.in_avals, closed.out_avals)
+
+    def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
+        """Machine code of one operation."""
+        invars = [Var(a) for a in avals]
+        out = op.result(*avals)
+        outvars = [Var(a) for a in (out if op.multiple_results else (out,))]
+        body = Jaxpr([], invars, outvars, [Equation(op, invars, outvars)], op.name)
+        return self.compile(ClosedJaxpr(body))
+
+
+def _from_disk(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[Any]]:
+    """By the program's text: everything from planning to machine code is a function of it."""
+    name = closed.jaxpr.debug_name
+    key = executable.program_key(str(closed))
+    bundle = cache.lookup(key)
+    found = None if bundle is None else executable.load_program(bundle)
+    if found is not None:
+        log.debug(1, "%s: from the cache on disk", name)
+        return found, []
+    compiled, consts = _compile(closed)
+    if not consts:
+        cache.store(key, compiled.bundle)
+    return compiled, consts
+
+
+def _compile(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[Any]]:
+    program, consts = pipeline.compile_program(closed)
+    log.debug(1, "compile %s: %d kernels", program.name, len(program.kernels))
+    return executable.compile_program(program), consts
+
+
+def _stages(closed: ClosedJaxpr) -> dict[str, Callable[[], str]]:
+    """Each stage's text, made again when somebody wants to see it."""
+
+    def program() -> Program:
+        return pipeline.compile_program(closed)[0]
+
+    return {
+        "jaxpr": lambda: str(closed),
+        "simplified": lambda: str(pipeline.prepare(closed)),
+        "kernels": lambda: str(program()),
+        "llvm": lambda: _llvm(program()),
+        "assembly": lambda: assembly(_llvm(program()), host()),
+    }
+
+
+def _llvm(program: Program) -> str:
+    made: list[tuple[str, Any]] = [emit(k, host(), f"k{n}") for n, k in enumerate(program.kernels)]
+    declared = {name for _, names in made for name in names}
+    return module_text(host(), [text for text, _ in made], declared)

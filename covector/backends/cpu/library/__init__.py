@@ -1,0 +1,32 @@
+"""Native routines over whole buffers, by name: what a `LibraryCall` of a program becomes.
+
+A routine writes its part of the driver: it is given a `Site` and emits calls into it.  `resolve`
+finds the addresses of what such code imports.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from covector.backends.cpu.library import blas
+from covector.backends.cpu.library.site import Site
+
+Routine = Callable[[Site], None]
+
+ROUTINES: Final[dict[str, Routine]] = {"gemm": blas.gemm}
+
+
+def routine(name: str) -> Routine:
+    """The routine called `name`; NotImplementedError if there is none."""
+    found = ROUTINES.get(name)
+    if found is None:
+        raise NotImplementedError(
+            f"the CPU backend has no library routine {name!r}; it has {', '.join(ROUTINES)}"
+        )
+    return found
+
+
+def resolve(names: Iterable[str]) -> dict[str, int]:
+    """Addresses of imported functions that are not part of this package's own code."""
+    return {name: blas.address(name) for name in names}

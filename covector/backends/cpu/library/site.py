@@ -1,0 +1,56 @@
+"""Where a routine's code goes: the driver being built, the buffers of the call, its attributes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol, final
+
+from covector.backends.cpu.emit.types import PARTS, element
+
+if TYPE_CHECKING:
+    from covector.backends.cpu.emit.ssa import Builder, Value
+    from covector.backends.cpu.target import Target
+    from covector.compiler.loops.program import Kernel
+
+
+class Host(Protocol):
+    """The driver, as routines see it."""
+
+    b: Builder
+    target: Target
+
+    def run_kernel(self, kernel: Kernel, pointers: list[Value]) -> None:
+        """Emits a call of a loop program."""
+
+    def code(self, name: str, make: Any) -> None:
+        """Makes sure that the function `name` is linked in: `make()` gives its module's text."""
+
+    def imports(self, name: str) -> None:
+        """Says that the function `name` comes from a library."""
+
+
+@final
+class Operand:
+    """A buffer of the call: dense, C order."""
+
+    __slots__ = ("dtype", "pointer", "shape")
+
+    def __init__(self, pointer: Value, shape: tuple[int, ...], dtype: str) -> None:
+        self.pointer, self.shape, self.dtype = pointer, shape, dtype
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        parts = PARTS.get(self.dtype)
+        return 2 * element(parts).size if parts else element(self.dtype).size
+
+
+@final
+class Site:
+    """One call of a routine."""
+
+    __slots__ = ("attributes", "host", "inputs", "outputs")
+
+    def __init__(
+        self, host: Host, inputs: list[Operand], outputs: list[Operand], attributes: tuple[Any, ...]
+    ) -> None:
+        self.host, self.inputs, self.outputs, self.attributes = host, inputs, outputs, attributes

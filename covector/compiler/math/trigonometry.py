@@ -1,0 +1,123 @@
+"""sin, cos, tan as basic operations, right for every finite argument.
+
+Up to about 2**17 (float32) or 2**26 (float64), n = round(x / pi) and r = x - n pi by three
+constants (W. J. Cody, W. Waite, 1980), with fused multiply-adds.  Larger arguments are multiplied
+by as many bits of 1 / (2 pi) as matter to them, whole turns dropped on the way (M. H. Payne,
+R. N. Hanek, "Radian reduction for trigonometric functions", SIGNUM Newsletter 18, 1983); that
+part stands under a `select_rare`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from covector.compiler.math import coefficients
+from covector.compiler.math.formats import (
+    F32,
+    F64,
+    absolute,
+    div,
+    eq,
+    fast_two_sum,
+    flip,
+    format_of,
+    gt,
+    horner,
+    lt,
+    shift_left,
+    two_product,
+)
+from covector.compiler.math.huge_angle import turns
+from covector.ir.scalar import Expr, bitcast, cast, expr, fma, select
+
+#: From here on, angles are reduced the long way.
+_HUGE = {"float32": 2.0**17, "float64": 2.0**26}
+
+
+class _Angle:
+    """x = (n - ahead) unit + r + error, |r| <= unit / 2; `odd`: a sign bit, set for odd n."""
+
+    __slots__ = ("error", "odd", "r")
+
+    def __init__(self, r: Expr, error: Expr | None, odd: Expr) -> None:
+        self.r, self.error, self.odd = r, error, odd
+
+
+def _nearest(x: Expr, scale: float, ahead: float) -> tuple[Expr, Expr]:
+    """(n - ahead, a sign bit for odd n) where n = round(x * scale + ahead)."""
+    f = format_of(x)
+    shifted = fma(x, scale, ahead) + f.magic if ahead else fma(x, scale, f.magic)
+    n = shifted - f.magic
+    return n - ahead if ahead else n, shift_left(f.bits(shifted), f.width - 1)
+
+
+def _common(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
+    """For |x| up to `_HUGE`; `half_turn` is the unit over pi."""
+    n, odd = _nearest(x, 1 / (math.pi * half_turn), ahead)
+    first, second, third = (part * half_turn for part in coefficients.PI[x.dtype])
+    r0 = fma(n, -second, fma(n, -first, x))  # the first difference is exact
+    r = fma(n, -third, r0)
+    return _Angle(r, fma(n, -third, r0 - r) if exact else None, odd)
+
+
+def _huge(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
+    high, low = turns(x)
+    high = high * (2 / half_turn)
+    n, odd = _nearest(high, 1.0, ahead)
+    u = high - n  # exact where it is small
+    pi_high, pi_low, _ = (part * half_turn for part in coefficients.PI["float64"])
+    if format_of(x) is F64:
+        assert low is not None
+        product, error = two_product(u, F64.const(pi_high))
+        rest = fma(u, pi_low, fma(low * (2 / half_turn), pi_high, error))
+        r, error = fast_two_sum(product, rest)
+        return _Angle(r, error, odd)
+    r = u * pi_high
+    rounded = cast(r, "float32")
+    error = cast(r - cast(rounded, "float64"), "float32") if exact else None
+    # integers have no narrowing shift in common, but a signed zero does as well
+    return _Angle(rounded, error, F32.bits(cast(bitcast(odd, "float64"), "float32")))
+
+
+def _reduce(x: Expr, half_turn: float, ahead: float = 0.0, exact: bool = False) -> _Angle:
+    usual, huge = (way(x, half_turn, ahead, exact) for way in (_common, _huge))
+    is_huge = gt(absolute(x), _HUGE[x.dtype])
+
+    def either(rare: Expr | None, common: Expr | None) -> Expr | None:
+        if rare is None or common is None:
+            return None
+        return expr("select_rare", common.dtype, is_huge, rare, common)
+
+    r, odd = either(huge.r, usual.r), either(huge.odd, usual.odd)
+    assert r is not None
+    assert odd is not None
+    return _Angle(r, either(huge.error, usual.error), odd)
+
+
+def _sin_of(angle: _Angle) -> Expr:
+    """(-1)**n sin r for |r| <= pi / 2."""
+    r = flip(angle.r, angle.odd)
+    z = r * r
+    return fma(r * z, horner(z, coefficients.SIN[r.dtype]), r)
+
+
+def sin(x: Expr) -> Expr:
+    return select(eq(x, 0.0), x, _sin_of(_reduce(x, 1.0)))  # for -0
+
+
+def cos(x: Expr) -> Expr:
+    """sin(x + pi / 2): the half turn is added to the multiple of pi, not to x."""
+    return _sin_of(_reduce(x, 1.0, ahead=0.5))
+
+
+def tan(x: Expr) -> Expr:
+    """tan r, or -1 / tan r for odd n; the error of r, which -1 / r would show, is put back."""
+    angle = _reduce(x, 0.5, exact=True)
+    r = angle.r
+    assert angle.error is not None
+    z = r * r
+    t = fma(r * z, horner(z, coefficients.TAN[r.dtype]), r)
+    t = fma(angle.error, fma(t, t, 1.0), t)
+    odd = lt(angle.odd, 0)
+    quotient = div(select(odd, format_of(x).const(-1.0), t), select(odd, t, 1.0))
+    return select(eq(x, 0.0), x, quotient)  # for -0

@@ -1,0 +1,77 @@
+"""The compiler in one list: the passes from a Jaxpr to the program that backends run.
+
+Each pass maps a program to a program; between two of them one hook dumps, checks and times.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from covector._base.config import config
+from covector.compiler.passes.contract import absorb_transposes
+from covector.compiler.passes.cse import common_subexpressions
+from covector.compiler.passes.dce import dead_code
+from covector.compiler.passes.expand import expand
+from covector.compiler.passes.fold_constants import fold_constants
+from covector.compiler.passes.simplify import simplify
+from covector.compiler.plan import plan
+from covector.compiler.program import Program
+from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
+
+
+class Pass(NamedTuple):
+    """A named step of the pipeline, and why it stands where it does."""
+
+    name: str
+    apply: Callable[[Any], Any]
+    reason: str
+
+
+def _inside(function: Callable[[Jaxpr], Jaxpr]) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
+    def apply(closed: ClosedJaxpr) -> ClosedJaxpr:
+        return ClosedJaxpr(function(closed.jaxpr), closed.consts)
+
+    return apply
+
+
+PASSES: Final = (
+    Pass("expand", expand, "first: every later pass sees only ops it knows, across calls"),
+    Pass("fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"),
+    Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
+    Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
+    Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
+    Pass("dce", _inside(dead_code), "last: the passes before leave unused equations behind"),
+)
+
+#: Called after each pass with (its name, what it made, seconds); tests add a verifier here.
+hooks: Final[list[Callable[[str, Any, float], None]]] = []
+
+
+def prepare(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with every pass over Jaxprs applied."""
+    for p in PASSES:
+        start = time.perf_counter()
+        closed = p.apply(closed)
+        _after(p.name, closed, time.perf_counter() - start)
+    return closed
+
+
+def compile_program(
+    closed: ClosedJaxpr, donated: Iterable[int] = ()
+) -> tuple[Program, list[Any]]:
+    """(the planned program, the constants that are its first inputs)."""
+    closed = prepare(closed)
+    start = time.perf_counter()
+    program = plan(closed.jaxpr, donated, closed.jaxpr.debug_name or "main")
+    _after("plan", program, time.perf_counter() - start)
+    return program, closed.consts
+
+
+def _after(name: str, made: Any, seconds: float) -> None:
+    for hook in hooks:
+        hook(name, made, seconds)
+    if config.debug >= 3:
+        print(f"-- {name} ({seconds * 1e3:.2f} ms)\n{made}", file=sys.stderr)

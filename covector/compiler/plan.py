@@ -1,0 +1,314 @@
+"""From a Jaxpr to a `Program`: the loop planner's steps, and where each of their buffers lives.
+
+The memory plan: liveness over the steps; a value may take over the buffer of one that dies where
+each element is read only where it is written; the rest share one arena, first fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, final
+
+from covector import dtypes
+from covector.compiler.loops.graph import Graph, Value, element_type, graph_of, literal
+from covector.compiler.loops.partition import Partition, Step
+from covector.compiler.loops.program import Buffer, Kernel, Statement, Store, Update
+from covector.compiler.loops.transform import Rewrite, all_statements, expressions
+from covector.compiler.loops.lower import walk_deep
+from covector.compiler.math.evaluate import numpy_dtype
+from covector.compiler.program import ALIGNMENT, Action, Copy, KernelCall, LibraryCall, Program, Slot
+from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import Jaxpr, Literal, Var
+from covector.ir.op import Op
+from covector.ir.scalar import Expr
+
+
+@final
+class Constant(Op):
+    """A scalar that must stand in memory, because it is a result or an operand of a library."""
+
+    name = "constant"
+    value: Expr
+
+    def result(self) -> ShapedArray:
+        """A scalar."""
+        return ShapedArray((), numpy_dtype(self.value.dtype))
+
+    def kernel(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """The number."""
+        return self.value
+
+
+def plan(jaxpr: Jaxpr, donated: Iterable[int] = (), name: str = "main") -> Program:
+    """The program of `jaxpr`, whose equations must all have a native rule.
+
+    donated: numbers of arguments whose memory the program may overwrite.
+    """
+    inputs = [*jaxpr.constvars, *jaxpr.invars]
+    graph = graph_of(inputs, jaxpr.eqns)
+    outputs = [_output(v, graph) for v in jaxpr.outvars]
+    steps = Partition(graph, outputs).run()
+    given = {len(jaxpr.constvars) + k for k in donated}
+    memory = _Memory([graph.values[v] for v in inputs], outputs, steps, given)
+    return memory.program(name)
+
+
+def _output(v: Any, graph: Graph) -> Value:
+    if not isinstance(v, Literal):
+        return graph.values[v]
+    node = graph.apply(Constant(literal(v)), (), [()], [element_type(v.aval.dtype)])
+    return node.outs[0]
+
+
+@final
+class _Memory:
+    """The memory plan of a list of steps."""
+
+    def __init__(
+        self,
+        inputs: list[Value],
+        outputs: list[Value],
+        steps: list[Step],
+        donated: set[int],
+    ) -> None:
+        self.inputs, self.outputs = inputs, outputs
+        self.made = [v for s in steps for v in s.makes]
+        self.steps = [s for s in steps if s.kernel is None or any(v.size for v in s.makes)]
+        self.kept = set(outputs)
+        self.last: dict[Value, int] = {}
+        for t, step in enumerate(self.steps):
+            for v in (*step.makes, *step.loads):
+                self.last[v] = t
+        #: values that live in the memory of another one
+        self.home: dict[Value, Value] = {}
+        self.free_inputs = {inputs[k] for k in donated if inputs[k] not in self.kept}
+        self.copied: dict[int, Value] = {}
+        self.kernels: list[Kernel] = []
+        self.known: dict[Any, int] = {}
+
+    def root(self, v: Value) -> Value:
+        """The value whose buffer `v` is in."""
+        while v in self.home:
+            v = self.home[v]
+        return v
+
+    def program(self, name: str) -> Program:
+        """The finished program."""
+        changed = [self._share(t, step) for t, step in enumerate(self.steps)]
+        slots, number = self._slots()
+        actions: list[Action] = []
+        for t, (step, (kernel, arguments)) in enumerate(zip(self.steps, changed, strict=True)):
+            at = [number[self.root(v)] for v in arguments]
+            if step.kernel is None:
+                assert step.node is not None and step.node.library is not None
+                library = step.node.library
+                made = [number[self.root(v)] for v in step.makes]
+                shapes = [tuple(n.const for n in v.shape) for v in (*arguments, *step.makes)]
+                actions.append(LibraryCall(library.name, at, made, shapes, library.attributes))
+                continue
+            if t in self.copied:
+                source = self.copied[t]
+                actions.append(Copy(number[self.root(source)], number[self.root(step.makes[0])]))
+            assert kernel is not None
+            actions.append(KernelCall(self._kernel(kernel), at))
+        arena, peak = self._arena(slots, number)
+        inputs = [number[v] for v in self.inputs]
+        outputs = [number[self.root(v)] for v in self.outputs]
+        return Program(name, slots, inputs, outputs, actions, self.kernels, arena, peak)
+
+    def _kernel(self, kernel: Kernel) -> int:
+        key = kernel_key(kernel)
+        if key not in self.known:
+            self.known[key] = len(self.kernels)
+            self.kernels.append(kernel)
+        return self.known[key]
+
+    # Sharing
+
+    def _dies(self, v: Value, t: int) -> bool:
+        """Whether the buffer of `v` may be overwritten at step `t`, which reads it last."""
+        root = self.root(v)
+        if root in self.kept or v in self.kept or self.last.get(v) != t:
+            return False
+        return root.node is not None or root in self.free_inputs
+
+    def _share(self, t: int, step: Step) -> tuple[Kernel | None, list[Value]]:
+        """The kernel and its arguments, after results took over buffers that die here."""
+        kernel, arguments = step.kernel, step.arguments
+        if step.base is not None:
+            out = step.makes[0]
+            if self._dies(step.base, t) and step.base not in arguments:
+                self._take(out, step.base)
+            else:
+                self.copied[t] = step.base
+            return kernel, arguments
+        if kernel is None:
+            return kernel, arguments
+        for out in step.makes:
+            for v in step.loads:
+                if (
+                    v.size == out.size and v.dtype == out.dtype and self._dies(v, t)
+                    and v in arguments and out not in self.home
+                    and not (self.root(v).node is None and out not in self.kept)
+                ):  # fmt: skip
+                    merged = in_place(kernel, arguments.index(v), arguments.index(out))
+                    if merged is not None:
+                        self._take(out, v)
+                        kernel = merged
+                        arguments = [a for a in arguments if a is not v]
+                        arguments = _reordered(kernel, arguments, out)
+                        break
+        return kernel, arguments
+
+    def _take(self, out: Value, v: Value) -> None:
+        """`out` lives where `v` did."""
+        if out in self.kept and self.root(v).node is not None:
+            self.home[self.root(v)] = out  # the earlier value is made in the result's buffer
+        else:
+            self.home[out] = self.root(v)
+
+    # Slots
+
+    def _slots(self) -> tuple[list[Slot], dict[Value, int]]:
+        slots: list[Slot] = []
+        number: dict[Value, int] = {}
+
+        def add(v: Value, home: str) -> None:
+            if v not in number:
+                number[v] = len(slots)
+                shape = tuple(n.const for n in v.shape)
+                nbytes = (v.size or 0) * numpy_dtype(v.dtype).itemsize
+                slots.append(Slot(shape, v.dtype, nbytes, home))
+
+        for v in self.inputs:
+            add(v, "in")
+        for v in self.outputs:
+            root = self.root(v)
+            add(root, "out")
+            if root.node is None and v is not root:
+                slots[number[root]].reused = True
+        for v in self.made:
+            add(self.root(v), "temp")
+        return slots, number
+
+    def _arena(self, slots: list[Slot], number: dict[Value, int]) -> tuple[int, int]:
+        """Offsets of the temporaries; (bytes needed, most bytes alive at once)."""
+        span: dict[int, list[int]] = {}
+        for t, step in enumerate(self.steps):
+            for v in (*step.makes, *step.loads):
+                span.setdefault(number[self.root(v)], [t, t])[1] = t
+        starts: dict[int, list[int]] = {}
+        ends: dict[int, list[int]] = {}
+        for n, (first, last) in span.items():
+            if slots[n].home == "temp":
+                starts.setdefault(first, []).append(n)
+                ends.setdefault(last, []).append(n)
+        free: list[tuple[int, int]] = []
+        arena = alive = peak = 0
+        for t in range(len(self.steps)):
+            for n in starts.get(t, ()):
+                size = -(-slots[n].nbytes // ALIGNMENT) * ALIGNMENT
+                arena = _allocate(slots[n], size, free, arena)
+                alive += size
+            peak = max(peak, alive)
+            for n in ends.get(t, ()):
+                size = -(-slots[n].nbytes // ALIGNMENT) * ALIGNMENT
+                _release(slots[n], size, free)
+                alive -= size
+        return arena, peak
+
+
+def _allocate(slot: Slot, size: int, free: list[tuple[int, int]], arena: int) -> int:
+    """Give `slot` the smallest gap that holds it, or new memory; the arena's size then."""
+    fits = [(end - start, start, end) for start, end in free if end - start >= size]
+    if fits:
+        _, start, end = min(fits)
+        free.remove((start, end))
+        if end - start > size:
+            free.append((start + size, end))
+        slot.offset = start
+        return arena
+    for start, end in free:
+        if end == arena:  # the last gap, made longer
+            free.remove((start, end))
+            slot.offset = start
+            return start + size
+    slot.offset = arena
+    return arena + size
+
+
+def _release(slot: Slot, size: int, free: list[tuple[int, int]]) -> None:
+    start = slot.offset or 0
+    end = start + size
+    for gap in list(free):
+        if gap[1] == start:
+            free.remove(gap)
+            start = gap[0]
+        elif gap[0] == end:
+            free.remove(gap)
+            end = gap[1]
+    if end > start:
+        free.append((start, end))
+
+
+def in_place(kernel: Kernel, source: int, target: int) -> Kernel | None:
+    """The kernel with argument `target` in the memory of argument `source`, as one buffer; None
+    if an element is read anywhere but where its own position is written."""
+    names = [n for n, b in kernel.buffers.items() if b.home != "scratch"]
+    old, new = names[source], names[target]
+    if kernel.buffers[old].shape != kernel.buffers[new].shape:
+        return None
+    if kernel.buffers[old].home != "in" or kernel.buffers[new].home != "out":
+        return None
+    if not _same_place(kernel.body, old, new):
+        return None
+    joined = {old: "z", new: "z"}
+    rename = Rewrite(place=lambda b, i: (joined.get(b, b), i))
+    buffers: dict[str, Buffer] = {}
+    was = kernel.buffers[new]
+    for home in ("in", "inout", "out", "scratch"):
+        if home == "inout":
+            buffers["z"] = Buffer("z", was.shape, was.dtype, "inout", was.strides)
+        buffers |= {n: b for n, b in kernel.buffers.items() if b.home == home and n not in joined}
+    return Kernel(kernel.name, buffers, rename.statements(kernel.body), kernel.symbols)
+
+
+def _same_place(body: Sequence[Statement], old: str, new: str) -> bool:
+    """Whether `old` is read only by statements that store to `new` at the very same index, one
+    such store a nest."""
+    for nest in body:
+        stores = [s for s in all_statements([nest]) if isinstance(s, Store) and s.buffer == new]
+        places = {s.index for s in stores}
+        for s in all_statements([nest]):
+            for e in walk_deep(expressions(s)):
+                if e.op == "load" and e.extra[0] == old:
+                    inside = isinstance(s, (Store, Update)) and places == {e.extra[1]}
+                    if not inside or len(stores) != 1 or s is not stores[0]:
+                        return False
+    return len([1 for s in all_statements(body) if isinstance(s, Store) and s.buffer == new]) == 1
+
+
+def _reordered(kernel: Kernel, arguments: list[Value], out: Value) -> list[Value]:
+    """The arguments in the order of the kernel's buffers after `out` became 'inout'."""
+    homes = [b.home for b in kernel.buffers.values() if b.home != "scratch"]
+    rest = iter([a for a in arguments if a is not out])
+    names = [n for n, b in kernel.buffers.items() if b.home != "scratch"]
+    return [out if n == "z" else next(rest) for n, _ in zip(names, homes, strict=True)]
+
+
+def kernel_key(kernel: Kernel) -> Any:
+    """Equal for kernels that are the same up to their own name."""
+    buffers = tuple((b.name, b.shape, b.dtype, b.home, b.strides) for b in kernel.buffers.values())
+    return buffers, kernel.symbols, _key(kernel.body)
+
+
+def _key(x: Any) -> Any:
+    if isinstance(x, (list, tuple)):
+        return tuple(map(_key, x))
+    slots = getattr(type(x), "__slots__", None)
+    if slots is None or isinstance(x, (Expr, Var)) or not hasattr(x, "lines") and not hasattr(x, "line"):
+        return x
+    return type(x).__name__, tuple(_key(getattr(x, s)) for s in slots)
+
+
+_ = dtypes
