@@ -129,6 +129,16 @@ def _complete(
     return numbers, names
 
 
+def _look_like(wrapper: Any, fun: Any) -> None:
+    """As functools.update_wrapper, for an object whose __dict__ is not to be seen."""
+    for name, value in vars(fun).items() if hasattr(fun, "__dict__") else ():
+        setattr(wrapper, name, value)
+    for name in functools.WRAPPER_ASSIGNMENTS:
+        if hasattr(fun, name):
+            setattr(wrapper, name, getattr(fun, name))
+    wrapper.__wrapped__ = fun
+
+
 @callable_class
 class JitFunction:
     """What `jit` returns: calls the compiled `fun`; binds as a method.
@@ -140,7 +150,7 @@ class JitFunction:
     def __init__(
         self, fun: Callable[..., Any], static: Static, donated: Static, inline: bool
     ) -> None:
-        functools.update_wrapper(self, fun)
+        _look_like(self, fun)
         self._fun, self._static, self._donated, self._inline = fun, static, donated, inline
         self._traces = _traces_of(fun, static)
         _alive.add(self)

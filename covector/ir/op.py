@@ -89,6 +89,21 @@ class Library(NamedTuple):
     attributes: tuple[Any, ...] = ()
 
 
+class _Bind:
+    """`op.bind(*args)`; of a class, `Add.bind(*args, **params)`, as primitives have it in JAX."""
+
+    def __get__(self, op: Op | None, cls: type[Op]) -> Callable[..., Any]:
+        if op is not None:
+            return op.__call__
+
+        def bind(*args: Any, **params: Any) -> Any:
+            # JAX's parameters that have no part in ours, such as `sharding`, are None then.
+            known = {k: v for k, v in params.items() if k in cls._fields or v is not None}
+            return cls(**known)(*args)
+
+        return bind
+
+
 class Op:
     """A primitive.  Subclasses are final, state `name`, their fields and their rules.
 
@@ -169,7 +184,7 @@ class Op:
         """Bind to `args` (arrays, tracers, NumPy arrays or Python scalars)."""
         return context.trace.process(self, args)
 
-    bind = __call__
+    bind: ClassVar[Any] = _Bind()
 
     # The rules.  Each may be a method or `Absent(reason)`; a missing one fails the completeness
     # test.  In `jvp`, `transpose` a tangent or cotangent that is known to be zero is None.

@@ -77,6 +77,4 @@ def spread(name: str, *args: Any) -> Sequence[Any]:
             f"{name}: arguments have incompatible shapes {', '.join(map(str, shapes))}: wanted "
             f"equal sizes, or 1, along each axis"
         ) from None
-    return [
-        ops.shape.broadcast_to(x, shape) if s else x for x, s in zip(args, shapes, strict=True)
-    ]
+    return [ops.shape.broadcast_to(x, shape) if s else x for x, s in zip(args, shapes, strict=True)]

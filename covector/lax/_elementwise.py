@@ -297,7 +297,9 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """
     x, y = spread("mul", x, y)
     if out_dtype is not None:
-        x, y = (ops.cast.convert_element_type(v, dtypes.canonicalize_dtype(out_dtype)) for v in (x, y))
+        x, y = (
+            ops.cast.convert_element_type(v, dtypes.canonicalize_dtype(out_dtype)) for v in (x, y)
+        )
     return _point.mul(x, y)
 
 

@@ -254,9 +254,7 @@ def iota(dtype: Any, size: int) -> Any:
     return broadcasted_iota(dtype, (size,), 0)
 
 
-def broadcasted_iota(
-    dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None
-) -> Any:
+def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
     """An array of `shape` whose elements are their index along axis `dimension`.
 
     >>> from covector import lax

@@ -8,11 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from covector import ops
+from covector import dtypes, ops
 from covector.ir.values import typeof
-from covector.lax._arguments import as_array, axis_in, integers
-
-_slice = slice
+from covector.lax._arguments import axis_in, integers
 
 
 def slice(  # noqa: A001
@@ -202,10 +200,15 @@ def _along(start: Any, axis: int, ndim: int) -> list[Any]:
 def _starts(operand: Any, starts: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
     """Start indices as scalars of one dtype; negative ones counted from the end."""
     shape = typeof(operand).shape
-    if isinstance(starts, (list, tuple)):
+    if isinstance(starts, (list, tuple, np.ndarray)):
         starts = list(starts)
+    elif typeof(starts).ndim == 1:
+        starts = ops.shape.unstack(starts)
     else:
-        starts = list(starts) if isinstance(starts, np.ndarray) else ops.shape.unstack(starts)
+        raise TypeError(
+            f"start_indices must be a sequence of scalars or a 1-D array; got "
+            f"{typeof(starts).str_short()}"
+        )
     if len(starts) != len(shape):
         raise ValueError(
             f"Length of slice indices must match number of operand dimensions "
@@ -216,8 +219,8 @@ def _starts(operand: Any, starts: Any, allow_negative: bool | Sequence[bool]) ->
     plain = np.dtype(np.int64 if wide else np.int32)
     given = [typeof(s).dtype for s in starts if not isinstance(s, int) or isinstance(s, bool)]
     # Python integers take the dtype of the others, if these are wide enough for the shape.
-    if len(set(given)) == 1 and given[0].kind in "iu" and given[0].itemsize >= plain.itemsize:
-        plain = given[0]
+    if len(set(given)) == 1 and dtypes.issubdtype(given[0], np.integer):
+        plain = max(plain, given[0], key=lambda dtype: (dtype.itemsize, dtype == given[0]))
     return [
         _start(s, n, negative, plain) for s, n, negative in zip(starts, shape, allowed, strict=True)
     ]
@@ -230,28 +233,13 @@ def _start(start: Any, size: int, allow_negative: bool, plain: np.dtype) -> Any:
             start += size
         return plain.type(min(max(start, 0), size))
     aval = typeof(start)
-    if aval.dtype.kind == "u" and aval.dtype.itemsize < plain.itemsize:
-        return ops.cast.convert_element_type(start, plain)
-    if aval.dtype.kind != "i":
-        return start
+    if not dtypes.issubdtype(aval.dtype, np.integer):
+        return start  # refused by the operation
     if aval.dtype.itemsize < plain.itemsize or aval.weak_type:
         start = ops.cast.convert_element_type(start, plain)
-    if not allow_negative:
+    dtype = typeof(start).dtype
+    if not allow_negative or dtype.kind == "u":
         return start
-    point, dtype = ops.pointwise, typeof(start).dtype
+    point = ops.pointwise
     zero, n = np.zeros((), dtype), np.asarray(size, dtype)
     return point.select_n(point.lt(start, zero), start, point.add(start, n))
-
-
-__all__ = [
-    "as_array",
-    "dynamic_index_in_dim",
-    "dynamic_slice",
-    "dynamic_slice_in_dim",
-    "dynamic_update_index_in_dim",
-    "dynamic_update_slice",
-    "dynamic_update_slice_in_dim",
-    "index_in_dim",
-    "slice",
-    "slice_in_dim",
-]
