@@ -21,7 +21,7 @@ from .options import ANY, INERT, OPTIONS, Option
 _MISSING: Final = object()
 
 
-class TraceKey(tuple):  # type: ignore[type-arg]
+class TraceKey(tuple[Any, ...]):
     """The values of all options that influence tracing.
 
     Interned: two equal keys are one object, so comparing and hashing go by identity and cost a
@@ -217,7 +217,7 @@ class Scope:
 
     def __init__(self, changes: dict[Option, Any]):
         self._changes = [(option, option.check(value)) for option, value in changes.items()]
-        self._traced = tuple([(o.name, type(v), v) for o, v in self._changes if o.traced])
+        self._traced = tuple([(o.name, v.__class__, v) for o, v in self._changes if o.traced])
         self._saved: list[tuple[dict[str, Any], list[Any], TraceKey, int]] = []
 
     def __enter__(self) -> None:

@@ -18,7 +18,7 @@ def describe_tracer(tracer: Any) -> str:
 def tracer_origin(tracer: Any) -> str:
     """Where the tracer comes from, if it can say so (its optional method ``origin_message``)."""
     tell = getattr(tracer, "origin_message", None)
-    return tell() if callable(tell) else ""
+    return str(tell()) if callable(tell) else ""
 
 
 def compose_message(headline: str, *details: str, advice: str = "", see: str = "") -> str:
@@ -254,3 +254,7 @@ PUBLIC_ERRORS: tuple[type[Exception], ...] = (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+
+for _error in PUBLIC_ERRORS:
+    # Tracebacks and pickles name the public door.
+    _error.__module__ = "covector.errors"

@@ -7,6 +7,7 @@ another.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -84,15 +85,19 @@ BOOL: Final = Kind(_accept_bool, _parse_bool, "True or False")
 
 
 def number(
-    kind: type, low: float | None = None, high: float | None = None, *, optional: bool = False
+    kind: type[int] | type[float],
+    low: float | None = None,
+    high: float | None = None,
+    *,
+    optional: bool = False,
 ) -> Kind:
     """An int or a float within bounds, perhaps None."""
 
     def accept(option: Option, value: Any) -> Any:
         if value is None and optional:
             return None
-        whole = isinstance(value, int) and not isinstance(value, bool)
-        if not (whole or (kind is float and isinstance(value, float))):
+        accepted = (int,) if kind is int else (int, float)
+        if isinstance(value, bool) or not isinstance(value, accepted):
             raise option.refuse(TypeError, value)
         if (low is not None and value < low) or (high is not None and value > high):
             raise option.refuse(ValueError, value)
@@ -114,8 +119,8 @@ def string(*, optional: bool = False) -> Kind:
     def accept(option: Option, value: Any) -> Any:
         if value is None and optional:
             return None
-        if hasattr(value, "__fspath__"):
-            value = value.__fspath__()
+        if isinstance(value, os.PathLike):
+            value = os.fspath(value)  # type: ignore[reportUnknownArgumentType]
         if not isinstance(value, str):
             raise option.refuse(TypeError, value)
         return value

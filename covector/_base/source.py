@@ -10,12 +10,17 @@ from __future__ import annotations
 import linecache
 import os
 import sys
+from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, Final
 
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Frames of the import machinery and of NumPy's dispatcher have no file of their own.
 _excluded: list[str] = ["<frozen ", "<__array_function__", _ROOT]
+
+
+# Documented, in spite of its name.
+_getframe: Final[Callable[[int], FrameType]] = sys._getframe  # pyright: ignore[reportPrivateUsage]
 
 
 class _Internal(dict[str, bool]):
@@ -114,9 +119,9 @@ class StoredSource:
         return f"{os.path.basename(self.filename)}:{self.lineno} ({self.function})"
 
 
-def user_frame(depth: int = 1, _getframe: Any = sys._getframe) -> Source | None:
+def user_frame(depth: int = 1) -> Source | None:
     """The innermost frame outside Covector, `depth` frames up or further; None if there is none."""
-    frame = _getframe(depth)
+    frame: FrameType | None = _getframe(depth)
     internal = _internal
     code = frame.f_code
     while internal[code.co_filename]:
@@ -130,7 +135,7 @@ def user_frame(depth: int = 1, _getframe: Any = sys._getframe) -> Source | None:
 def user_frames(limit: int | None = None) -> list[Source]:
     """The user's frames, innermost first, at most `limit` of them."""
     frames: list[Source] = []
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = _getframe(1)
     while frame is not None and (limit is None or len(frames) < limit):
         if not _internal[frame.f_code.co_filename]:
             frames.append(Source(frame.f_code, frame.f_lasti))
@@ -141,7 +146,7 @@ def user_frames(limit: int | None = None) -> list[Source]:
 def user_stacklevel() -> int:
     """The ``stacklevel`` with which the caller's ``warnings.warn`` names the user's line."""
     level = 1
-    frame = sys._getframe(1)
+    frame = _getframe(1)
     while frame.f_back is not None and _internal[frame.f_code.co_filename]:
         frame = frame.f_back
         level += 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
-from covector import dtypes
 from covector.compiler.loops.graph import Graph, Value, element_type, graph_of, literal
 from covector.compiler.loops.partition import Partition, Step
 from covector.compiler.loops.program import Buffer, Kernel, Statement, Store, Update
@@ -18,7 +17,7 @@ from covector.compiler.loops.lower import walk_deep
 from covector.compiler.math.evaluate import numpy_dtype
 from covector.compiler.program import ALIGNMENT, Action, Copy, KernelCall, LibraryCall, Program, Slot
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import Jaxpr, Literal, Var
+from covector.ir.jaxpr import Jaxpr, Literal
 from covector.ir.op import Op
 from covector.ir.scalar import Expr
 
@@ -73,15 +72,19 @@ class _Memory:
     ) -> None:
         self.inputs, self.outputs = inputs, outputs
         self.made = [v for s in steps for v in s.makes]
-        self.steps = [s for s in steps if s.kernel is None or any(v.size for v in s.makes)]
-        self.kept = set(outputs)
-        self.last: dict[Value, int] = {}
-        for t, step in enumerate(self.steps):
-            for v in (*step.makes, *step.loads):
-                self.last[v] = t
+        self.steps = [s for s in steps if s.alias is None and _works(s)]
         #: values that live in the memory of another one
         self.home: dict[Value, Value] = {}
-        self.free_inputs = {inputs[k] for k in donated if inputs[k] not in self.kept}
+        self.kept = set(outputs)
+        self.donated = {inputs[k] for k in donated}
+        self.last: dict[Value, int] = {}
+        for step in steps:
+            if step.alias is not None:
+                self._take(step.makes[0], step.alias)
+        #: for every buffer, the last step that uses it
+        for t, step in enumerate(self.steps):
+            for v in (*step.makes, *step.loads):
+                self.last[self.root(v)] = t
         self.copied: dict[int, Value] = {}
         self.kernels: list[Kernel] = []
         self.known: dict[Any, int] = {}
@@ -99,18 +102,13 @@ class _Memory:
         actions: list[Action] = []
         for t, (step, (kernel, arguments)) in enumerate(zip(self.steps, changed, strict=True)):
             at = [number[self.root(v)] for v in arguments]
-            if step.kernel is None:
-                assert step.node is not None and step.node.library is not None
-                library = step.node.library
-                made = [number[self.root(v)] for v in step.makes]
-                shapes = [tuple(n.const for n in v.shape) for v in (*arguments, *step.makes)]
-                actions.append(LibraryCall(library.name, at, made, shapes, library.attributes))
-                continue
             if t in self.copied:
                 source = self.copied[t]
                 actions.append(Copy(number[self.root(source)], number[self.root(step.makes[0])]))
-            assert kernel is not None
-            actions.append(KernelCall(self._kernel(kernel), at))
+            if kernel is not None:
+                actions.append(KernelCall(self._kernel(kernel), at))
+            else:
+                actions.append(_library_call(step, at, [number[self.root(v)] for v in step.makes]))
         arena, peak = self._arena(slots, number)
         inputs = [number[v] for v in self.inputs]
         outputs = [number[self.root(v)] for v in self.outputs]
@@ -128,9 +126,9 @@ class _Memory:
     def _dies(self, v: Value, t: int) -> bool:
         """Whether the buffer of `v` may be overwritten at step `t`, which reads it last."""
         root = self.root(v)
-        if root in self.kept or v in self.kept or self.last.get(v) != t:
+        if self.last.get(root) != t or any(self.root(k) is root for k in self.kept):
             return False
-        return root.node is not None or root in self.free_inputs
+        return root.node is not None or root in self.donated
 
     def _share(self, t: int, step: Step) -> tuple[Kernel | None, list[Value]]:
         """The kernel and its arguments, after results took over buffers that die here."""
@@ -146,26 +144,31 @@ class _Memory:
             return kernel, arguments
         for out in step.makes:
             for v in step.loads:
-                if (
-                    v.size == out.size and v.dtype == out.dtype and self._dies(v, t)
-                    and v in arguments and out not in self.home
-                    and not (self.root(v).node is None and out not in self.kept)
-                ):  # fmt: skip
-                    merged = in_place(kernel, arguments.index(v), arguments.index(out))
-                    if merged is not None:
-                        self._take(out, v)
-                        kernel = merged
-                        arguments = [a for a in arguments if a is not v]
-                        arguments = _reordered(kernel, arguments, out)
-                        break
+                if not self._may_take(out, v, arguments, t):
+                    continue
+                merged = in_place(kernel, arguments.index(v), arguments.index(out))
+                if merged is not None:
+                    self._take(out, v)
+                    kernel = merged
+                    arguments = _reordered(kernel, [a for a in arguments if a is not v], out)
+                    break
         return kernel, arguments
 
+    def _may_take(self, out: Value, v: Value, arguments: list[Value], t: int) -> bool:
+        if v.size != out.size or v.dtype != out.dtype or v not in arguments or not v.size:
+            return False
+        if out in self.home or not self._dies(v, t):
+            return False
+        return self.root(v).node is not None or out in self.kept
+
     def _take(self, out: Value, v: Value) -> None:
-        """`out` lives where `v` did."""
-        if out in self.kept and self.root(v).node is not None:
-            self.home[self.root(v)] = out  # the earlier value is made in the result's buffer
-        else:
-            self.home[out] = self.root(v)
+        """`out` lives where `v` does: the later one's buffer if a result of the program."""
+        old, new = self.root(v), self.root(out)
+        if new in self.kept and old.node is not None and old not in self.kept:
+            old, new = new, old
+        self.home[new] = old
+        if new in self.last:
+            self.last[old] = max(self.last.get(old, 0), self.last[new])
 
     # Slots
 
@@ -183,10 +186,9 @@ class _Memory:
         for v in self.inputs:
             add(v, "in")
         for v in self.outputs:
-            root = self.root(v)
-            add(root, "out")
-            if root.node is None and v is not root:
-                slots[number[root]].reused = True
+            add(self.root(v), "out")
+            if self.root(v) in self.donated and v not in self.inputs:
+                slots[number[self.root(v)]].reused = True
         for v in self.made:
             add(self.root(v), "temp")
         return slots, number
@@ -216,6 +218,19 @@ class _Memory:
                 _release(slots[n], size, free)
                 alive -= size
         return arena, peak
+
+
+def _works(step: Step) -> bool:
+    """Whether the step has anything to do."""
+    return step.kernel is None or any(v.size for v in step.makes)
+
+
+def _library_call(step: Step, inputs: list[int], outputs: list[int]) -> LibraryCall:
+    library = None if step.node is None else step.node.library
+    if library is None:
+        raise TypeError(f"a step without a kernel or a library: {step.makes}")
+    shapes = [tuple(n.const for n in v.shape) for v in (*step.arguments, *step.makes)]
+    return LibraryCall(library.name, inputs, outputs, shapes, library.attributes)
 
 
 def _allocate(slot: Slot, size: int, free: list[tuple[int, int]], arena: int) -> int:
@@ -306,9 +321,7 @@ def _key(x: Any) -> Any:
     if isinstance(x, (list, tuple)):
         return tuple(map(_key, x))
     slots = getattr(type(x), "__slots__", None)
-    if slots is None or isinstance(x, (Expr, Var)) or not hasattr(x, "lines") and not hasattr(x, "line"):
-        return x
+    if slots is None or not (hasattr(x, "lines") or hasattr(x, "line")):
+        return x  # an index, an expression (interned: its identity is its meaning), a name
     return type(x).__name__, tuple(_key(getattr(x, s)) for s in slots)
 
-
-_ = dtypes

@@ -100,7 +100,7 @@ class _Lattice:
                 f"{text} under numpy_dtype_promotion='strict': convert the operands explicitly "
                 "(x.astype(...)), or set the option to 'standard'"
             )
-        entries = [ENTRIES[node] for node in nodes if node in ENTRIES]
+        entries = [e for node in nodes if (e := ENTRIES.get(node))]  # type: ignore[arg-type]
         reasons = [
             reason
             for kinds, reason, target in (
@@ -127,6 +127,10 @@ _WIDEST: Final = {
 }
 
 
+def _narrow(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return NARROWED.get(dtype, dtype)
+
+
 class _Pairs(dict[tuple[Any, Any], np.dtype[Any]]):
     """The common type of each pair of dtypes under one setting of the options; filled on demand."""
 
@@ -142,7 +146,7 @@ class _Pairs(dict[tuple[Any, Any], np.dtype[Any]]):
         found = _WIDEST[node] if isinstance(node, type) else node
         # int8 with uint32 gives 64 bits only where there are 64-bit types.
         if not self.x64 and not any(d in NARROWED or d in _WIDEST for d in pair):
-            found = NARROWED.get(found, found)
+            found = _narrow(found)
         return self.setdefault(pair, found)
 
 
@@ -161,13 +165,13 @@ class _Joins(dict[Any, tuple[np.dtype[Any], bool]]):
         if self.x64:
             found, weak = _join(operands, self.mode)
         elif not self.keep_64:
-            found, weak = _join([(NARROWED.get(d, d), w) for d, w in operands], self.mode)
-            found = NARROWED.get(found, found)
+            found, weak = _join([(_narrow(d), w) for d, w in operands], self.mode)
+            found = _narrow(found)
         else:
             # Only an operand of 64 bits makes a result of 64 bits.
             found, weak = _join(operands, self.mode)
             if weak or not any(d in NARROWED and not w for d, w in operands):
-                found = NARROWED.get(found, found)
+                found = _narrow(found)
         return self.setdefault(operands, (found, weak))
 
 
@@ -207,7 +211,7 @@ def _join(operands: Sequence[tuple[np.dtype[Any], bool]], mode: str) -> tuple[np
         # Weak with weak: the dtypes decide (a weak uint with a weak uint is unsigned), then the
         # result is as wide as Python's own.
         nodes = frozenset(d for d, _ in operands)
-        if mode == "strict" and len(nodes) > 1:
+        if mode == "strict" and len(operands) > 1:
             nodes = frozenset(d if d == np.bool_ else python_kinds[d] for d in nodes)
         found = lattice.join(nodes)
         if isinstance(found, type):

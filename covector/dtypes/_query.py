@@ -245,7 +245,7 @@ def promote_types(a: Any, b: Any) -> np.dtype[Any]:
         return promote_dtypes(a, b)
     except (KeyError, TypeError, ValueError):
         pass
-    nodes = [spec if spec in _WEAK_TYPES else as_dtype(spec) for spec in (a, b)]
+    nodes: list[Any] = [spec if spec in _WEAK_TYPES else as_dtype(spec) for spec in (a, b)]
     for node in nodes:
         if node not in _WEAK_TYPES and node not in ENTRIES:
             raise ValueError(f"promote_types: {node} takes no part in type promotion")

@@ -131,6 +131,8 @@ class Writer:
         return values[0] if len(values) == 1 else values
 
     def _names(self, avals: Sequence[ShapedArray]) -> list[Value]:
+        if not avals:
+            return []
         label = f"%{self._next}"
         self._next += 1
         if len(avals) == 1:

@@ -11,7 +11,7 @@ from covector.lax._arguments import broadcast_shapes
 from covector.lax._contract import batch_matmul, dot, dot_general
 from covector.lax._control import fori_loop, while_loop
 from covector.lax._elementwise import (
-    abs,  # noqa: A004
+    abs,
     acos,
     acosh,
     add,
@@ -31,7 +31,7 @@ from covector.lax._elementwise import (
     ceil,
     clamp,
     clz,
-    complex,  # noqa: A004
+    complex,
     conj,
     convert_element_type,
     cos,
@@ -57,8 +57,8 @@ from covector.lax._elementwise import (
     log1p,
     logistic,
     lt,
-    max,  # noqa: A004
-    min,  # noqa: A004
+    max,
+    min,
     mul,
     mulhi,
     ne,
@@ -67,12 +67,12 @@ from covector.lax._elementwise import (
     optimization_barrier,
     polygamma,
     population_count,
-    pow,  # noqa: A004
+    pow,
     real,
     reciprocal,
     reduce_precision,
     rem,
-    round,  # noqa: A004
+    round,
     rsqrt,
     select,
     select_n,
@@ -168,7 +168,7 @@ from covector.lax._slicing import (
     dynamic_update_slice,
     dynamic_update_slice_in_dim,
     index_in_dim,
-    slice,  # noqa: A004
+    slice,
     slice_in_dim,
 )
 

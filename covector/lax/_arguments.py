@@ -10,7 +10,7 @@ from covector import ops
 from covector.api.arrays import as_array
 from covector.ir.values import typeof
 
-__all__ = ["as_array", "axis_in", "axes_in", "broadcast_shapes", "integers", "spread"]
+__all__ = ["as_array", "axes_in", "axis_in", "broadcast_shapes", "integers", "spread"]
 
 
 def integers(values: Any) -> tuple[int, ...]:

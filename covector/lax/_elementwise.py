@@ -106,10 +106,10 @@ rem = _binary(
     "-7, 2",
     "-1",
 )
-max = _binary(  # noqa: A001
+max = _binary(
     "max", _point.max_, "of any dtype", "The greater of x and y; NaN wins.", "1.0, 2.0", "2.0"
 )
-min = _binary(  # noqa: A001
+min = _binary(
     "min", _point.min_, "of any dtype", "The lesser of x and y; NaN wins.", "1.0, 2.0", "1.0"
 )
 atan2 = _binary(
@@ -140,7 +140,7 @@ neg = _unary("neg", _point.neg, _NUMBER, "The negative -x.", "2.0", "-2.0")
 sign = _unary(
     "sign", _point.sign, _NUMBER, "-1, 0 or 1 (x / |x| if complex; NaN if NaN).", "-2.5", "-1.0"
 )
-abs = _unary(  # noqa: A001
+abs = _unary(
     "abs",
     _point.abs_,
     "signed integer, floating point or complex",
@@ -297,9 +297,8 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """
     x, y = spread("mul", x, y)
     if out_dtype is not None:
-        x, y = (
-            ops.cast.convert_element_type(v, dtypes.canonicalize_dtype(out_dtype)) for v in (x, y)
-        )
+        wide = dtypes.canonicalize_dtype(out_dtype)
+        x, y = (ops.cast.convert_element_type(v, wide) for v in (x, y))
     return _point.mul(x, y)
 
 
@@ -313,7 +312,7 @@ def reciprocal(x: Any) -> Any:
     return integer_pow(x, -1)
 
 
-def pow(x: Any, y: Any) -> Any:  # noqa: A001
+def pow(x: Any, y: Any) -> Any:
     """x to the power y.
 
     `x`: floating point or complex; `y`: of the same dtype, or integer; of one shape (axes of size
@@ -338,9 +337,7 @@ def integer_pow(x: Any, y: int) -> Any:
     return as_array(_point.integer_pow(x, y))
 
 
-def round(  # noqa: A001
-    x: Any, rounding_method: RoundingMethod | int = RoundingMethod.AWAY_FROM_ZERO
-) -> Any:
+def round(x: Any, rounding_method: RoundingMethod | int = RoundingMethod.AWAY_FROM_ZERO) -> Any:
     """The integer nearest to each floating point number, as a floating point number.
 
     >>> from covector import lax
@@ -382,7 +379,7 @@ def conj(x: Any) -> Any:
     return _point.conj(x)
 
 
-def complex(x: Any, y: Any) -> Any:  # noqa: A001
+def complex(x: Any, y: Any) -> Any:
     """x + iy from a real and an imaginary part, both float32 or both float64.
 
     >>> from covector import lax
@@ -392,7 +389,7 @@ def complex(x: Any, y: Any) -> Any:  # noqa: A001
     return _point.complex_(*spread("complex", x, y))
 
 
-def clamp(min: Any, x: Any, max: Any) -> Any:  # noqa: A002
+def clamp(min: Any, x: Any, max: Any) -> Any:
     """`min` where x is less, `max` where it is greater, else x.
 
     The bounds have the dtype of `x`, and its shape or none.

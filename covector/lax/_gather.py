@@ -216,9 +216,8 @@ def scatter_apply(
     point, shape = ops.pointwise, typeof(operand).shape
 
     def once(k: Any, x: Any) -> Any:
-        applied = ops.shape.reshape(
-            vmap(func)(ops.shape.reshape(x, (-1,) if 0 else (x.size,))), shape
-        )
+        flat = vmap(func)(ops.shape.reshape(x, (typeof(x).size,)))
+        applied = ops.shape.reshape(flat, shape)
         return point.select_n(point.lt(ops.shape.broadcast_to(k, shape), counts), x, applied)
 
     if unique_indices:

@@ -9,9 +9,8 @@ from typing import Any
 from covector import dtypes, ops, tree
 from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Op
 from covector.ir.values import typeof
-from covector.lax._arguments import as_array, axis_in, integers
+from covector.lax._arguments import as_array, axis_in
 from covector.trace.stage import trace_to_jaxpr
 
 _REDUCTION = """{what} over `axes`, which the result lacks.

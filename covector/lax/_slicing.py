@@ -13,7 +13,7 @@ from covector.ir.values import typeof
 from covector.lax._arguments import axis_in, integers
 
 
-def slice(  # noqa: A001
+def slice(
     operand: Any,
     start_indices: Sequence[int],
     limit_indices: Sequence[int],

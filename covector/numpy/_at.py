@@ -239,24 +239,23 @@ def _scatter(x: Any, index: Any, values: Any, kind: Any, who: str, hints: Hints)
 
 
 def _apply(x: Any, index: Any, func: Callable[[Any], Any], hints: Hints) -> Any:
-    """Element after element where positions repeat: once for each time that one is named."""
+    """Where positions may repeat: once for each time that one is named."""
+    x = as_array(x)
     aval = typeof(x)
-    times = _scatter(
-        ops.shape.full(aval.shape, 0, INT), index, np.int32(1), ScatterAdd, "apply", hints
-    )
-    most = hints.unique or not parse(index, aval.shape).many
-    rounds = 1 if most else _greatest(times)
-    for k in range(rounds):
-        chosen = ops.pointwise.gt(times, np.int32(k))
-        x = ops.pointwise.where(chosen, _cast_values(x, func(x), "apply"), x)
-    return x
-
-
-def _greatest(times: Any) -> int:
+    grid = _Grid(aval.shape, parse(index, aval.shape), hints.wrap)
+    if hints.unique or all(n <= 1 for n in grid.common):
+        mode = "clip" if hints.mode is None else hints.mode
+        taken = getitem(x, index, mode, None, hints.is_sorted, hints.unique, hints.wrap)
+        return _scatter(x, index, func(taken), Scatter, "apply", hints)
+    blank = ops.shape.full(aval.shape, 0, INT)
+    times = _scatter(blank, index, np.int32(1), ScatterAdd, "apply", hints)
     numbers = convert.concrete(
         times, "the number of times that .at[].apply calls the function: use unique_indices=True"
     )
-    return int(numbers.max(initial=0))
+    for k in range(int(numbers.max(initial=0))):
+        chosen = ops.pointwise.gt(times, np.int32(k))
+        x = ops.pointwise.where(chosen, _cast_values(x, func(x), "apply"), x)
+    return x
 
 
 class _Grid:

@@ -1,9 +1,8 @@
-"""Making arrays: from Python values, from shapes, from ranges."""
+"""Making arrays from Python values, and arrays full of one value."""
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,10 @@ from covector import dtypes, ops
 from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
-from covector.numpy import _convert
-from covector.numpy._convert import SCALARS, cast, operands
+from covector.numpy import convert
+from covector.numpy.convert import SCALARS, cast, operands, placed, shape_of, strong, user_dtype
 from covector.runtime.array import Array
+from covector.runtime.interchange import from_dlpack as array_from_dlpack
 from covector.runtime.interchange import from_numpy
 from covector.trace.tracer import Tracer
 
@@ -22,10 +22,10 @@ from covector.trace.tracer import Tracer
 def array(
     object: Any,
     dtype: Any = None,
+    *args: Any,
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
-    *,
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
@@ -33,19 +33,23 @@ def array(
 
     `dtype`: by default that of the elements; Python numbers alone give the default 32-bit types (a
     lone Python scalar is weakly typed).  `ndmin`: leading axes of size 1 are added up to that rank.
-    Raises TypeError for what is no array, ValueError for ragged sequences.
+    Raises TypeError for what is no array, ValueError for ragged sequences, OverflowError for
+    integers that do not fit.
 
     >>> import covector.numpy as cnp
     >>> cnp.array([1, 2, 3])
     Array([1, 2, 3], dtype=int32)
     """
-    del device, out_sharding
+    for name, value in zip(("copy", "order", "ndmin"), args, strict=False):
+        copy = value if name == "copy" else copy
+        order = value if name == "order" else order
+        ndmin = value if name == "ndmin" else ndmin
     _check_order(order)
     out = _as_array(object, dtype, copy)
     if ndmin > typeof(out).ndim:
         shape = (*(1,) * (ndmin - typeof(out).ndim), *typeof(out).shape)
         out = ops.shape.reshape(out, shape)
-    return out
+    return placed(out, device, out_sharding)
 
 
 def asarray(
@@ -63,168 +67,248 @@ def asarray(
     >>> cnp.asarray(2.5)
     Array(2.5, dtype=float32, weak_type=True)
     """
-    del device, out_sharding
+    if type(a) is Array and dtype is None and not copy and device is None and out_sharding is None:
+        return a
     _check_order(order)
-    return _as_array(a, dtype, bool(copy))
+    return placed(_as_array(a, dtype, bool(copy)), device, out_sharding)
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """A copy of `a`; see `array`.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.copy(cnp.ones(2)).tolist()
+    [1.0, 1.0]
+    """
+    operands("copy", a)
+    return array(a, copy=True, order=order)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """`x` in another dtype; complex to real warns and drops the imaginary part.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.astype(cnp.array([1.5, 2.5]), int).tolist()
+    [1, 2]
+    """
+    x = convert.array_operand("astype", x)
+    wanted = dtypes.default_float() if dtype is None else user_dtype(dtype, "astype")
+    given = x.dtype
+    if isinstance(wanted, dtypes.ExtendedDType) or isinstance(given, dtypes.ExtendedDType):
+        if wanted != given:
+            raise TypeError(f"astype: cannot convert an array of {given} to {wanted}")
+        return placed(x, device)
+    if convert.is_kind(given, np.complexfloating) and not convert.is_kind(
+        wanted, np.complexfloating
+    ):
+        if convert.is_kind(wanted, np.bool_):
+            x = ops.pointwise.ne(x, convert.number(x, 0))
+        else:
+            x = ops.pointwise.real(x)
+    out = strong(x, wanted)
+    return placed(ops.shape.copy(out) if copy and out is x else out, device)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array with the elements of an object that exports them by DLPack.
+
+    >>> import numpy as np
+    >>> import covector.numpy as cnp
+    >>> cnp.from_dlpack(np.arange(3, dtype=np.int32)).tolist()
+    [0, 1, 2]
+    """
+    return placed(array_from_dlpack(x, None, copy), device)
+
+
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """A 1-d array of the bytes of an object with the buffer interface; see `numpy.frombuffer`.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.frombuffer(b"ab", dtype="uint8").tolist()
+    [97, 98]
+    """
+    return array(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """A 1-d array of the numbers written in a text, separated by `sep`.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.fromstring("1 2", dtype=int, sep=" ").tolist()
+    [1, 2]
+    """
+    return array(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
+
+
+# From Python values
 
 
 def _check_order(order: str | None) -> None:
-    if order not in (None, "K", "C", "A", "k", "c", "a"):
+    if order is not None and order not in "KCAkca":
         raise NotImplementedError(f"only order 'C' (or None, 'K', 'A') is there; got {order!r}")
 
 
-def user_dtype(dtype: Any, who: str) -> Any:
-    """A dtype as users write it, canonical; None stays None."""
-    if dtype is None:
-        return None
-    dtypes.check_user_dtype_supported(dtype, who)
-    return dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
-
-
-def _as_array(x: Any, dtype: Any, copy: bool) -> Any:
+def _as_array(x: Any, dtype: Any, copied: bool) -> Any:
     wanted = user_dtype(dtype, "array")
-    if hasattr(x, "__jax_array__"):
-        x = x.__jax_array__()
     if isinstance(x, (Array, Tracer)):
-        out = x if wanted is None or typeof(x).dtype == wanted else cast(x, wanted)
-        if wanted is not None and typeof(out).weak_type:
-            out = ops.cast.convert_element_type(out, wanted, False)
-        return ops.shape.copy(out) if copy and out is x and isinstance(x, Array) else out
+        out = x if wanted is None else _in_dtype(x, wanted)
+        return ops.shape.copy(x) if copied and out is x and isinstance(x, Array) else out
     if isinstance(x, SCALARS):
-        if wanted is None:
-            return as_array(x)
-        return from_numpy(_checked_scalar(x, wanted), ShapedArray((), wanted))
+        return as_array(x) if wanted is None else _from_numpy(_scalar(x, wanted), wanted)
+    if hasattr(x, "__jax_array__"):
+        return _as_array(x.__jax_array__(), dtype, copied)
     if isinstance(x, (np.ndarray, np.generic)):
         return _from_numpy(np.asarray(x), wanted)
-    if isinstance(x, (list, tuple)) and _holds_tracers(x):
-        return _stack(x, wanted)
     if x is None:
-        raise TypeError("None is not a valid value for array")
-    return _from_numpy(_python_array(x, wanted), wanted)
+        raise ValueError("None is not a valid value for array")
+    if not isinstance(x, (list, tuple)):
+        return _from_numpy(_foreign(x), wanted)
+    leaves = list(_leaves(x))
+    if any(isinstance(v, (Array, Tracer)) or hasattr(v, "__jax_array__") for v in leaves):
+        return _stack(x, wanted or dtypes.result_type(*leaves))
+    return _from_numpy(_nested(x, leaves, wanted), wanted)
 
 
-def _checked_scalar(x: Any, dtype: Any) -> np.ndarray:
-    if isinstance(x, complex) and not dtypes.issubdtype(dtype, np.complexfloating):
-        raise TypeError(f"array: cannot convert the complex number {x} to {dtype}")
+def _in_dtype(x: Any, wanted: Any) -> Any:
+    aval = typeof(x)
+    if aval.dtype == wanted and not aval.weak_type:
+        return x
+    if isinstance(wanted, dtypes.ExtendedDType):
+        raise TypeError(f"array: cannot convert an array of {aval.dtype} to {wanted}")
+    return strong(x, wanted)
+
+
+def _scalar(x: Any, dtype: Any) -> np.ndarray:
+    """A Python scalar in a dtype, by Python's own rules for what can be one."""
+    if isinstance(x, bool) or convert.is_kind(dtype, np.bool_):
+        return np.asarray(bool(x)).astype(dtype)
+    if convert.is_kind(dtype, np.integer):
+        info, x = dtypes.iinfo(dtype), int(x)
+        if not info.min <= x <= info.max:
+            raise OverflowError(
+                f"Python integer {x} out of bounds for {dtype}: wanted {info.min} to {info.max}"
+            )
+    elif convert.is_kind(dtype, np.floating):
+        x = float(x)
     with np.errstate(all="ignore"):
-        if isinstance(x, int) and dtypes.issubdtype(dtype, np.integer):
-            info = np.iinfo(dtype) if dtype.kind in "iu" else None
-            if info is not None and not info.min <= x <= info.max:
-                raise OverflowError(
-                    f"Python integer {x} out of bounds for {dtype}: wanted {info.min} to {info.max}"
-                )
         return np.asarray(x).astype(dtype)
 
 
 def _from_numpy(x: np.ndarray, wanted: Any) -> Any:
+    if x.dtype == object or x.dtype.kind in "USMm":
+        raise TypeError(
+            f"array: elements of dtype {x.dtype} are not numbers; got {type(x).__name__} {x!r:.80}"
+        )
     dtype = wanted if wanted is not None else dtypes.canonicalize_dtype(x.dtype)
+    if not dtypes.is_supported(dtypes.canonicalize_dtype(x.dtype)):
+        raise TypeError(f"array: arrays cannot have dtype {x.dtype}")
+    if convert.is_kind(x.dtype, np.complexfloating) and not convert.is_kind(
+        dtype, np.complexfloating
+    ):
+        x = x.real
     with np.errstate(all="ignore"):
         converted = x.astype(dtypes.physical_dtype(dtype), copy=False)
     return from_numpy(converted, ShapedArray(converted.shape, dtype))
 
 
-def _python_array(x: Any, wanted: Any) -> np.ndarray:
-    leaves = list(_leaves(x)) if isinstance(x, (list, tuple)) else []
-    try:
-        out = np.array([np.asarray(v) for v in leaves]).reshape(np.shape(_shape_probe(x))) \
-            if leaves and any(isinstance(v, Array) for v in leaves) else np.array(x)
-    except ValueError as error:
-        raise ValueError(f"array: the nested sequences do not form an array: {error}") from None
-    if out.dtype.kind not in "biufcV" or out.dtype == object:
+def _foreign(x: Any) -> np.ndarray:
+    """An object that NumPy can read, such as one with `__array__` or the buffer interface."""
+    out = np.asarray(x)
+    if out.dtype == object or out.dtype.kind in "USMm":
         raise TypeError(
-            f"array: {x!r} of type {type(x)} is not a valid array: its elements have dtype "
-            f"{out.dtype}"
+            f"array: {x!r:.80} of type {type(x).__name__} is not a valid array: wanted numbers, "
+            "arrays or nested sequences of them"
         )
-    if wanted is None and leaves and all(isinstance(v, SCALARS) for v in leaves):
-        return out.astype(dtypes.result_type(*{type(v) for v in leaves}))
-    if wanted is None and leaves:
-        return out.astype(dtypes.result_type(*leaves))
-    if wanted is None and out.size == 0 and isinstance(x, (list, tuple)):
-        return out.astype(dtypes.default_float())
     return out
 
 
-def _leaves(x: Any) -> Any:
+def _leaves(x: Any) -> Iterator[Any]:
     for v in x:
         if isinstance(v, (list, tuple)):
             yield from _leaves(v)
+        elif v is None:
+            raise ValueError("None is not a valid value for array")
         else:
             yield v
 
 
-def _shape_probe(x: Any) -> Any:
-    if isinstance(x, (list, tuple)):
-        return [_shape_probe(v) for v in x]
-    return np.asarray(x) if isinstance(x, Array) else x
+def _nested(x: Any, leaves: list[Any], wanted: Any) -> np.ndarray:
+    """Nested sequences that hold no arrays of ours."""
+    out = np.array(x)
+    if not leaves:
+        return out.astype(wanted or dtypes.default_float())
+    if out.dtype == object or out.dtype.kind in "USMm":
+        raise TypeError(f"array: {x!r:.80} is not a valid array: its elements are not numbers")
+    kinds = {type(v) for v in leaves}
+    plain = kinds <= set(SCALARS)
+    dtype = wanted or dtypes.result_type(*(kinds if plain else leaves))
+    if plain and convert.is_kind(dtype, np.integer):
+        _check_range(np.trunc(out) if out.dtype.kind == "f" else out, dtype)
+    if plain and out.dtype.kind == "c" and not convert.is_kind(dtype, np.complexfloating):
+        raise TypeError(f"array: complex numbers cannot be converted to {dtype}")
+    return out.astype(dtype)
 
 
-def _holds_tracers(x: Any) -> bool:
-    return any(isinstance(v, (Tracer, Array)) for v in _leaves(x))
+def _check_range(numbers: np.ndarray, dtype: Any) -> None:
+    info = dtypes.iinfo(dtype)
+    if np.isnan(numbers).any():
+        raise ValueError(f"array: cannot convert float NaN to integer ({dtype})")
+    wrong = (numbers < info.min) | (numbers > info.max)
+    if wrong.any():
+        raise OverflowError(
+            f"Python integer {numbers[wrong][0]} out of bounds for {dtype}: wanted {info.min} to "
+            f"{info.max}"
+        )
 
 
-def _stack(x: Sequence[Any], wanted: Any) -> Any:
-    """Nested sequences that hold arrays: stacked by operations."""
-    if not any(isinstance(v, Tracer) for v in _leaves(x)):
-        plain = [np.asarray(v) if isinstance(v, Array) else v for v in x]
-        if all(not isinstance(v, (list, tuple)) for v in x):
-            dtype = wanted or dtypes.result_type(*x)
-            shapes = {np.shape(v) for v in plain}
-            if len(shapes) == 1:
-                return _from_numpy(np.array(plain, dtypes.physical_dtype(dtype)), dtype)
-    parts = [_as_array(v, None, False) for v in x]
-    dtype = wanted or dtypes.result_type(*[v for v in _leaves(x)])
+def _stack(x: Any, dtype: Any) -> Any:
+    """Nested sequences that hold arrays of ours: stacked by operations."""
+    if not isinstance(x, (list, tuple)):
+        return _in_dtype(_as_array(x, None, False), dtype)
+    if not len(x):
+        return _from_numpy(np.zeros(0), dtype)
+    parts = [_stack(v, dtype) for v in x]
     shapes = {typeof(v).shape for v in parts}
     if len(shapes) > 1:
-        raise ValueError(f"array: the elements of a sequence have different shapes: {shapes}")
-    rows = [ops.shape.expand_dims(_strong(v, dtype), (0,)) for v in parts]
-    return ops.shape.concatenate(rows, 0)
+        raise TypeError(f"array: the elements of a sequence have different shapes: {shapes}")
+    return ops.shape.stack(parts)
 
 
-def _strong(x: Any, dtype: Any) -> Any:
-    aval = typeof(x)
-    if aval.dtype == dtype and not aval.weak_type:
-        return x
-    return ops.cast.convert_element_type(x, dtype, False)
+# Full of one value
 
 
-def _shape(shape: Any, who: str) -> tuple[int, ...]:
-    given = shape if isinstance(shape, (tuple, list)) or np.ndim(shape) == 1 else (shape,)
-    try:
-        out = tuple(operator.index(n) for n in given)
-    except TypeError as error:
-        raise TypeError(
-            f"{who}: shapes must be sequences of concrete integers; got {shape!r}: {error}"
-        ) from None
-    if any(n < 0 for n in out):
-        raise ValueError(f"{who}: sizes must not be negative; got shape {out}")
-    return out
-
-
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None,
-         out_sharding: Any = None) -> Any:  # fmt: skip
+def full(
+    shape: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """An array of `shape` with every element `fill_value` (broadcast to it).
 
     >>> import covector.numpy as cnp
-    >>> cnp.full((2,), 7)
+    >>> cnp.full((2,), 7, dtype="int32")
     Array([7, 7], dtype=int32)
     """
-    del device, out_sharding
     (value,) = operands("full", fill_value)
+    aval = typeof(value)
     wanted = user_dtype(dtype, "full")
-    if wanted is None and isinstance(fill_value, SCALARS):
-        return _fill(_shape(shape, "full"), fill_value, typeof(fill_value).dtype, True)
-    return _fill(_shape(shape, "full"), value, wanted or typeof(value).dtype, False)
+    weak = wanted is None and aval.weak_type
+    out = _filled(shape_of(shape, "full"), value, wanted or aval.dtype, weak)
+    return placed(out, device, out_sharding)
 
 
-def _fill(shape: tuple[int, ...], value: Any, dtype: Any, weak: bool) -> Any:
-    if isinstance(value, (*SCALARS, np.generic)):
-        value = _checked_scalar(value, dtype)[()] if not weak else value
-    elif typeof(value).dtype != dtype or typeof(value).weak_type:
-        value = ops.cast.convert_element_type(value, dtype, False)
-    given = typeof(value).shape
-    return ops.shape.broadcast_in_dim(
-        value, shape, tuple(range(len(shape) - len(given), len(shape)))
-    )
+def _filled(shape: tuple[int, ...], value: Any, dtype: Any, weak: bool = False) -> Any:
+    if isinstance(value, SCALARS):
+        value = value if weak and typeof(value).dtype == dtype else _scalar(value, dtype)
+    if typeof(value).dtype != dtype or typeof(value).weak_type != weak:
+        value = ops.cast.convert_element_type(value, dtype, weak)
+    if convert.broadcast_shapes("full", typeof(value).shape, shape) != shape:
+        raise ValueError(
+            f"full: Incompatible shapes for broadcasting: {typeof(value).shape} to {shape}"
+        )
+    return as_array(convert.broadcast_to(value, shape))
 
 
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -234,9 +318,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> cnp.zeros(2)
     Array([0., 0.], dtype=float32)
     """
-    del device, out_sharding
-    wanted = user_dtype(dtype, "zeros") if dtype is not None else dtypes.default_float()
-    return _fill(_shape(shape, "zeros"), wanted.type(0), wanted, False)
+    return _constant("zeros", shape, 0, dtype, device, out_sharding)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -246,184 +328,94 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     >>> cnp.ones(2)
     Array([1., 1.], dtype=float32)
     """
-    del device, out_sharding
-    wanted = user_dtype(dtype, "ones") if dtype is not None else dtypes.default_float()
-    return _fill(_shape(shape, "ones"), wanted.type(1), wanted, False)
+    return _constant("ones", shape, 1, dtype, device, out_sharding)
 
 
-empty = zeros
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of zeros: there is no uninitialised memory to be seen.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.empty(2)
+    Array([0., 0.], dtype=float32)
+    """
+    return _constant("empty", shape, 0, dtype, device, out_sharding)
 
 
-def full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None, *,
-              device: Any = None) -> Any:  # fmt: skip
+def _constant(
+    who: str, shape: Any, value: int, dtype: Any, device: Any, out_sharding: Any
+) -> Any:
+    wanted = dtypes.default_float() if dtype is None else user_dtype(dtype, who)
+    return placed(_filled(shape_of(shape, who), value, wanted), device, out_sharding)
+
+
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
     """`full` with the shape and dtype of `a` where they are not given.
 
     >>> import covector.numpy as cnp
     >>> cnp.full_like(cnp.zeros(2), 3)
     Array([3., 3.], dtype=float32)
     """
-    del device
-    aval = _like(a, "full_like")
-    weak = dtype is None and aval.weak_type
-    wanted = aval.dtype if dtype is None else user_dtype(dtype, "full_like")
-    size = aval.shape if shape is None else _shape(shape, "full_like")
-    (value,) = operands("full_like", fill_value)
-    out = _fill(size, value, wanted, False)
-    return ops.cast.convert_element_type(out, wanted, True) if weak else out
+    return _like("full_like", a, fill_value, dtype, shape, device, out_sharding)
 
 
-def _like(a: Any, who: str) -> ShapedArray:
-    if hasattr(a, "shape") and hasattr(a, "dtype") and not isinstance(a, (Array, Tracer)):
-        return ShapedArray(tuple(a.shape), dtypes.canonicalize_dtype(a.dtype, True))
-    return typeof(operands(who, a)[0])
-
-
-def zeros_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
-               out_sharding: Any = None) -> Any:  # fmt: skip
+def zeros_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """Zeros of the shape and dtype of `a`.
 
     >>> import covector.numpy as cnp
     >>> cnp.zeros_like(cnp.array([1, 2]))
     Array([0, 0], dtype=int32)
     """
-    return full_like(a, 0, dtype, shape)
+    return _like("zeros_like", a, 0, dtype, shape, device, out_sharding)
 
 
-def ones_like(a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None,
-              out_sharding: Any = None) -> Any:  # fmt: skip
+def ones_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
     """Ones of the shape and dtype of `a`.
 
     >>> import covector.numpy as cnp
     >>> cnp.ones_like(cnp.array([1, 2]))
     Array([1, 1], dtype=int32)
     """
-    return full_like(a, 1, dtype, shape)
+    return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
-empty_like = zeros_like
-
-
-def arange(start: Any, stop: Any = None, step: Any = None, dtype: Any = None, *,
-           device: Any = None, out_sharding: Any = None) -> Any:  # fmt: skip
-    """Numbers from `start` (0 if alone) up to, not including, `stop`, `step` apart.
-
-    All three must be concrete, since they decide the shape.
+def empty_like(
+    prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
+) -> Any:
+    """Zeros of the shape and dtype of `prototype`.
 
     >>> import covector.numpy as cnp
-    >>> cnp.arange(3)
-    Array([0, 1, 2], dtype=int32)
+    >>> cnp.empty_like(cnp.array([1, 2]))
+    Array([0, 0], dtype=int32)
     """
-    del device, out_sharding
-    for what, x in (("start", start), ("stop", stop), ("step", step)):
-        if x is not None and np.ndim(x) != 0:
-            raise ValueError(f"arange: argument {what} must be a scalar; got shape {np.shape(x)}")
-        if isinstance(x, Tracer):
-            x.__array__()
-    given = [x for x in (start, stop, step) if x is not None]
-    wanted = user_dtype(dtype, "arange") or dtypes.result_type(*given)
-    low, high = (0, start) if stop is None else (start, stop)
-    by = 1 if step is None else step
-    values = [np.asarray(x)[()] for x in (low, high, by)]
-    if values[2] == 0:
-        raise ZeroDivisionError("arange: step must not be 0")
-    if by == 1 and low == 0 and dtypes.issubdtype(wanted, np.integer):
-        count = max(int(np.ceil(values[1])), 0)
-        return ops.shape.iota(wanted, (count,), 0)
-    return _from_numpy(np.arange(*[v.item() for v in values], dtype=wanted), wanted)
+    return _like("empty_like", prototype, 0, dtype, shape, device, None)
 
 
-def linspace(start: Any, stop: Any, num: int = 50, endpoint: bool = True, retstep: bool = False,
-             dtype: Any = None, axis: int = 0, *, device: Any = None) -> Any:  # fmt: skip
-    """`num` evenly spaced numbers from `start` to `stop` (included if `endpoint`).
-
-    Arrays as ends give an axis of them at `axis`.  With `retstep`, (numbers, step).
-
-    >>> import covector.numpy as cnp
-    >>> cnp.linspace(0, 1, 3)
-    Array([0. , 0.5, 1. ], dtype=float32)
-    """
-    del device
-    num = operator.index(num)
-    if num < 0:
-        raise ValueError(f"linspace: number of samples, {num}, must be non-negative")
-    start, stop = operands("linspace", start, stop)
-    wanted = user_dtype(dtype, "linspace") or dtypes.to_inexact_dtype(
-        dtypes.result_type(start, stop)
-    )
-    inner = dtypes.to_inexact_dtype(dtypes.result_type(start, stop, wanted))
-    start, stop = (cast(x, inner) for x in (start, stop))
-    start, stop = (ops.cast.convert_element_type(x, inner, False) for x in (start, stop))
-    shape = _convert.broadcast_shapes("linspace", typeof(start).shape, typeof(stop).shape)
-    start, stop = (_convert.broadcast_to(x, shape) for x in (start, stop))
-    p = ops.pointwise
-    count = num - 1 if endpoint else num
-    step = p.div(p.sub(stop, start), inner.type(count)) if count > 0 else \
-        ops.shape.full_like(start, np.nan)
-    out = _spaced(start, stop, num, count, endpoint, inner)
-    if dtypes.issubdtype(wanted, np.integer) and not dtypes.issubdtype(inner, np.integer):
-        out = p.floor(out)
-    out = ops.cast.convert_element_type(out, wanted, False)
-    place = _convert.canonical_axis(axis, len(shape) + 1, "linspace")
-    out = ops.shape.move_axis(out, 0, place)
-    return (out, step) if retstep else out
+def _like(
+    who: str, a: Any, value: Any, dtype: Any, shape: Any, device: Any, out_sharding: Any
+) -> Any:
+    aval = _aval_like(a, who)
+    wanted = aval.dtype if dtype is None else user_dtype(dtype, who)
+    size = aval.shape if shape is None else shape_of(shape, who)
+    (value,) = operands(who, value)
+    weak = dtype is None and aval.weak_type
+    return placed(_filled(size, value, wanted, weak), device, out_sharding)
 
 
-def _spaced(start: Any, stop: Any, num: int, count: int, endpoint: bool, dtype: Any) -> Any:
-    """start * (1 - k / count) + stop * (k / count), with `stop` itself at the end."""
-    p = ops.pointwise
-    shape = typeof(start).shape
-    if num == 0:
-        return ops.shape.broadcast_in_dim(dtype.type(0), (0, *shape), ())
-    real = dtypes.to_real_dtype(dtype)
-    k = ops.shape.iota(real, (num - 1 if endpoint else num, *(1,) * len(shape)), 0)
-    if endpoint and num == 1:
-        return ops.shape.expand_dims(start, (0,))
-    weight = ops.cast.convert_element_type(p.div(k, real.type(count)), dtype, False)
-    full = (typeof(k).shape[0], *shape)
-    weight = _convert.broadcast_to(weight, full)
-    left, right = (_convert.broadcast_to(x, full) for x in (start, stop))
-    out = p.add(p.mul(left, p.sub(dtype.type(1), weight)), p.mul(right, weight))
-    if not endpoint:
-        return out
-    return ops.shape.concatenate([out, ops.shape.expand_dims(stop, (0,))], 0)
+def _aval_like(a: Any, who: str) -> ShapedArray:
+    if hasattr(a, "shape") and hasattr(a, "dtype") and not isinstance(a, (Array, Tracer)):
+        return ShapedArray(tuple(a.shape), dtypes.canonicalize_dtype(a.dtype, True))
+    return typeof(operands(who, a)[0])
 
 
-def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *,
-        device: Any = None) -> Any:  # fmt: skip
-    """Ones on the `k`-th diagonal of an N × M array, zeros elsewhere.
-
-    >>> import covector.numpy as cnp
-    >>> cnp.eye(2).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    del device
-    shape = _shape((N, N if M is None else M), "eye")
-    wanted = user_dtype(dtype, "eye") or dtypes.default_float()
-    rows, columns = (ops.shape.iota(np.dtype(np.int32), shape, d) for d in (0, 1))
-    (k,) = operands("eye", k)
-    rows = ops.pointwise.add(rows, cast(k, np.dtype(np.int32)))
-    return ops.cast.convert_element_type(ops.pointwise.eq(rows, columns), wanted, False)
-
-
-def identity(n: int, dtype: Any = None) -> Any:
-    """The n × n identity matrix.
-
-    >>> import covector.numpy as cnp
-    >>> cnp.identity(2).tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
-    return eye(n, dtype=dtype)
-
-
-def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """Ones at and below the `k`-th diagonal, zeros above.
-
-    >>> import covector.numpy as cnp
-    >>> cnp.tri(2).tolist()
-    [[1.0, 0.0], [1.0, 1.0]]
-    """
-    shape = _shape((N, N if M is None else M), "tri")
-    wanted = user_dtype(dtype, "tri") or dtypes.default_float()
-    rows, columns = (ops.shape.iota(np.dtype(np.int32), shape, d) for d in (0, 1))
-    below = ops.pointwise.ge(ops.pointwise.add(rows, np.int32(k)), columns)
-    return ops.cast.convert_element_type(below, wanted, False)

@@ -11,6 +11,7 @@ from covector.ops import (
     call,
     cast,
     compare,
+    complex_parts,
     contract,
     cumulative,
     elementary,
@@ -18,6 +19,7 @@ from covector.ops import (
     gather,
     pieces,
     pointwise,
+    power,
     random_bits,
     reduce,
     scatter,
@@ -30,11 +32,12 @@ from covector.ops import (
 )
 
 __all__ = [
-    "by_name",
     "arithmetic",
+    "by_name",
     "call",
     "cast",
     "compare",
+    "complex_parts",
     "contract",
     "cumulative",
     "elementary",
@@ -42,6 +45,7 @@ __all__ = [
     "gather",
     "pieces",
     "pointwise",
+    "power",
     "random_bits",
     "reduce",
     "scatter",

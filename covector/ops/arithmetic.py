@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from covector import ops
 from covector._base.config import config
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Linear, Sample
-from covector.ir.scalar import Expr, cast, compare, const, expr, select
+from covector.ir.scalar import Expr, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.families import (
@@ -305,33 +305,39 @@ def _sign_derivative(t: Any, s: Any, z: Any) -> Any:
     """0 of reals; of complex numbers, the part of t / |z| that is orthogonal to the sign."""
     if _check.kind(typeof(z).dtype) != "c":
         return None
-    size = abs_(z)
-    along = real(mul(conj(s), t))
-    return scale(sub(t, mul(s, complex_(along, like(along, 0)))), reciprocal(
-        complex_(size, like(size, 0))))  # fmt: skip
+    size, parts = abs_(z), ops.complex_parts
+    along = parts.real(mul(parts.conj(s), t))
+    return scale(sub(t, mul(s, parts.complex_(along, like(along, 0)))), reciprocal(
+        parts.complex_(size, like(size, 0))))  # fmt: skip
 
 
-sign = unary("sign", "iufc", _sign_numpy, _sign_derivative, hlo="sign")
+def _sign_element(self: Any, dtype: str, x: Expr) -> Expr:
+    return expr("min", dtype, x, const(1, dtype)) if dtype[0] == "u" else expr("sign", dtype, x)
+
+
+sign = unary("sign", "iufc", _sign_numpy, _sign_derivative, element=_sign_element)
 
 
 def _abs_derivative(t: Any, y: Any, x: Any) -> Any:
     """Sign times tangent; 0 at 0 (with the option 'ieee', 1)."""
     if _check.kind(typeof(x).dtype) == "c":
-        return real(scale(t, conj(sign(x))))
+        parts = ops.complex_parts
+        return parts.real(scale(t, parts.conj(sign(x))))
     if config.singular_derivatives == "ieee":
         return where(ops.compare.ge(x, like(x, 0)), t, neg(t))
     return scale(t, sign(x))
 
 
 _REAL_OF = {np.dtype("complex64"): np.dtype("float32"), np.dtype("complex128"): np.dtype("float64")}
-_COMPLEX_OF = {real: whole for whole, real in _REAL_OF.items()}
+COMPLEX_OF = {real: whole for whole, real in _REAL_OF.items()}
 
 
-def _real_dtype(self: Any, dtype: Any) -> Any:
+def real_dtype(self: Any, dtype: Any) -> Any:
+    """The `out_dtype` rule of ops whose result is real."""
     return _REAL_OF.get(dtype, dtype)
 
 
-abs_ = unary("abs", "ifc", np.abs, _abs_derivative, hlo="abs", out_dtype=_real_dtype)
+abs_ = unary("abs", "ifc", np.abs, _abs_derivative, hlo="abs", out_dtype=real_dtype)
 floor = unary("floor", "f", np.floor, hlo="floor", smooth=False)
 ceil = unary("ceil", "f", np.ceil, hlo="ceil", smooth=False)
 
@@ -390,279 +396,4 @@ is_finite = unary(
     out_dtype=_bool,
     smooth=False,
     jvp=Absent("integer"),
-)
-
-
-# Powers
-
-square = unary(
-    "square",
-    "iufc",
-    lambda x: x * x,
-    lambda t, y, x: scale(t, mul(x, like(x, 2))),
-    element=lambda self, dtype, x: x * x,
-)
-sqrt = unary(
-    "sqrt",
-    "fc",
-    wide(np.sqrt),
-    lambda t, y, x: scale(t, div(like(y, 0.5), y)),
-    hlo="sqrt",
-    domain=(0.1, 3.0),
-)
-rsqrt = unary(
-    "rsqrt",
-    "fc",
-    wide(lambda x: 1 / np.sqrt(x)),
-    lambda t, y, x: scale(t, mul(like(y, -0.5), div(y, x))),
-    hlo="rsqrt",
-    domain=(0.1, 3.0),
-)
-cbrt = unary(
-    "cbrt",
-    "f",
-    wide(np.cbrt),
-    lambda t, y, x: scale(t, reciprocal(mul(like(y, 3), mul(y, y)))),
-    hlo="cbrt",
-    domain=(0.1, 3.0),
-)
-
-
-class IntegerPow(Pointwise):
-    """`x ** y` for a constant integer `y`; a negative one needs an inexact `x`."""
-
-    name = "integer_pow"
-    arity = 1
-    accepts = "iufc"
-    derivatives = (lambda t, out, x: None,)
-    transpose = Absent("not linear")
-    y: int
-
-    def result(self, *avals: ShapedArray) -> ShapedArray:
-        """As every elementwise op, after the sign of the exponent was checked."""
-        if self.y < 0 and _check.kind(avals[0].dtype) in "iu":
-            raise TypeError(
-                f"integer_pow: integers cannot be raised to the negative power {self.y}: "
-                f"got {avals[0].str_short()}; convert it to a floating point dtype"
-            )
-        return super().result(*avals)
-
-    def numpy(self, x: Any) -> Any:
-        """Repeated products, in double precision for floats."""
-        power = wide(self._power) if x.dtype.kind not in "iu" else self._power
-        return power(x)
-
-    def _power(self, x: Any) -> Any:
-        value = np.asarray(_by_squaring(x, abs(self.y), np.multiply, np.ones_like(x)))
-        return value if self.y >= 0 else 1 / value
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """y x^(y - 1) times the tangent."""
-        (x,), (t,), n = primals, tangents, self.y
-        if t is None or n == 0:
-            return self(x), None
-        if n == 1:
-            return self(x), t
-        return self(x), scale(t, mul(like(x, n), integer_pow(x, n - 1)))
-
-    def element(self, dtype: str, *args: Expr) -> Expr:
-        """Repeated squaring; a reciprocal at the end if `y` is negative."""
-        (x,) = args
-        one = const(1, dtype)
-        value = _by_squaring(x, abs(self.y), lambda a, b: a * b, one)
-        return value if self.y >= 0 else expr("div", dtype, one, value)
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """Small and large, positive and negative powers."""
-        for y in (0, 1, 2, 3, 7, 13, -1, -2, -5):
-            yield Sample(IntegerPow(y), (ShapedArray((3, 5), "float32"),), (0.5, 1.5), scale=8.0)
-        for dtype in ("int8", "uint32", "float16", "bfloat16", "float64", "complex64"):
-            yield Sample(IntegerPow(3), (ShapedArray((7,), dtype),), (0.5, 1.5), scale=8.0)
-
-
-def _by_squaring(x: Any, n: int, times: Any, one: Any) -> Any:
-    result = None
-    while n:
-        if n & 1:
-            result = x if result is None else times(result, x)
-        n >>= 1
-        if n:
-            x = times(x, x)
-    return one if result is None else result
-
-
-def integer_pow(x: Any, y: int) -> Any:
-    """`x ** y` for an integer `y`; `x` itself for 1."""
-    return x if y == 1 else IntegerPow(int(y))(x)
-
-
-def _as_base(x: Any, y: Any) -> Any:
-    """The exponent in the dtype of the base."""
-    dtype = typeof(x).dtype
-    return y if typeof(y).dtype == dtype else ops.cast.convert_element_type(y, dtype)
-
-
-def _pow_by_base(t: Any, out: Any, x: Any, y: Any) -> Any:
-    """y x^(y - 1), where 0 x^(0 - 1) is 0."""
-    whole = _check.kind(typeof(y).dtype) in "iu"
-    less = where(ops.compare.eq(y, like(y, 0)), like(y, 1), sub(y, like(y, 1)))
-    if whole and _check.kind(typeof(y).dtype) == "u":
-        less = _as_base(x, less)
-    return scale(t, mul(_as_base(x, y), pow_(x, less)))
-
-
-def _pow_by_exponent(t: Any, out: Any, x: Any, y: Any) -> Any:
-    """log(x) x^y, where log(0) counts as 0: the limit for every positive exponent."""
-    safe = where(ops.compare.eq(x, like(x, 0)), like(x, 1), x)
-    return scale(t, mul(ops.pointwise.log(safe), out))
-
-
-class Pow(Pointwise):
-    """`x ** y`, of inexact numbers; `y` may be an integer."""
-
-    name = "pow"
-    arity = 2
-    accepts = "fc"
-    derivatives = (_pow_by_base, _pow_by_exponent)
-    transpose = Absent("not linear")
-
-    def result(self, *avals: ShapedArray) -> ShapedArray:
-        """The dtype of the base."""
-        _check.check_count("pow", avals, 2)
-        x, y = avals
-        _check.check_kind("pow", 0, x, "fc")
-        if _check.kind(y.dtype) in "iu":
-            shape = _check.same_shape("pow", avals)
-            return ShapedArray(shape, x.dtype, x.weak_type and y.weak_type)
-        return super().result(*avals)
-
-    @staticmethod
-    def numpy(x: Any, y: Any) -> Any:
-        """NumPy's, in double precision; an integer exponent is rounded to the base's dtype."""
-        up = np.complex128 if x.dtype.kind == "c" else np.float64
-        return np.power(x.astype(up), y.astype(x.dtype).astype(up)).astype(x.dtype)
-
-    def element(self, dtype: str, *args: Expr) -> Expr:
-        """The scalar `pow`, of an integer exponent as a float."""
-        x, y = args
-        return expr("pow", dtype, x, cast(y, dtype))
-
-    def stablehlo(self, writer: Any, *operands: Any) -> Any:
-        """stablehlo.power, of an integer exponent too."""
-        aval = writer.out_avals[0]
-        x, y = (writer.broadcast_to(v, aval.shape) for v in operands)
-        return writer.emit("stablehlo.power", [x, writer.convert(y, aval.dtype)])
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """Floats, complex numbers, integer exponents of bases of both signs, scalars."""
-        for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
-            yield Sample(pow_, (ShapedArray((3, 5), dtype),) * 2, (0.5, 2.0), scale=4.0)
-        base = np.float32([-2.0, -1.0, -0.5, 0.5, 1.0, 3.0])
-        for exponent in (np.int32([3, -3, 2, 0, 1, -1]), np.uint8([3, 4, 2, 0, 1, 5])):
-            yield Sample(pow_, (base, exponent), scale=4.0)
-        yield Sample(
-            pow_, (ShapedArray((), "float32"), ShapedArray((4,), "float32")), (0.5, 2.0), scale=4.0
-        )
-
-
-pow_ = Pow()
-
-
-# Complex numbers
-
-
-class Complex(Pointwise):
-    """x + i y."""
-
-    name = "complex"
-    arity = 2
-    accepts = "f"
-    hlo = "stablehlo.complex"
-
-    def result(self, *avals: ShapedArray) -> ShapedArray:
-        """complex64 of float32, complex128 of float64."""
-        for k, aval in enumerate(avals):
-            if aval.dtype not in (np.float32, np.float64):
-                raise TypeError(
-                    f"complex: argument {k} must be float32 or float64; got {aval.str_short()}"
-                )
-        return super().result(*avals)
-
-    def out_dtype(self, dtype: Any) -> Any:
-        """The complex dtype of twice the width."""
-        return _COMPLEX_OF[dtype]
-
-    @staticmethod
-    def numpy(x: Any, y: Any) -> Any:
-        """Filled by parts, for x + 1j * y would mix infinities."""
-        x, y = np.broadcast_arrays(x, y)
-        out = np.empty(x.shape, np.complex64 if x.dtype == np.float32 else np.complex128)
-        out.real, out.imag = x, y
-        return out
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """The complex number of the tangents."""
-        out = self(*primals)
-        if all(t is None for t in tangents):
-            return out, None
-        shape = typeof(out).shape
-        parts = [like(p, 0) if t is None else t for p, t in zip(primals, tangents, strict=True)]
-        tangent = self(*parts)
-        return out, ops.shape.broadcast_to(tangent, shape)
-
-    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
-        """(real part, minus the imaginary part): the pairing is Re(ct * z)."""
-        parts = (real, lambda z: neg(imag(z)))
-        return [
-            sum_to_aval(part(ct), a.aval) if isinstance(a, Linear) else None
-            for part, a in zip(parts, args, strict=True)
-        ]
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """Both widths, scalars mixed."""
-        for dtype in ("float32", "float64"):
-            yield Sample(complex_, (ShapedArray((3, 5), dtype),) * 2)
-        scalar, row = ShapedArray((), "float32"), ShapedArray((4,), "float32")
-        yield Sample(complex_, (scalar, row))
-        yield Sample(complex_, (row, scalar))
-
-
-complex_ = Complex()
-
-
-def _real_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
-    return [complex_(ct, like(ct, 0))]
-
-
-def _imag_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
-    return [complex_(like(ct, 0), neg(ct))]
-
-
-def _conj_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
-    return [conj(ct)]
-
-
-real = unary(
-    "real",
-    "c",
-    np.real,
-    lambda t, y, z: real(t),
-    hlo="real",
-    out_dtype=_real_dtype,
-    transpose=_real_transpose,
-)
-imag = unary(
-    "imag",
-    "c",
-    np.imag,
-    lambda t, y, z: imag(t),
-    hlo="imag",
-    out_dtype=_real_dtype,
-    transpose=_imag_transpose,
-)
-conj = unary(
-    "conj", "c", np.conjugate, lambda t, y, z: conj(t), hlo="chlo.conj", transpose=_conj_transpose
 )

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from covector.ir.op import Absent
-from covector.ops import _check
 from covector.ops.families import binary, unary
 
 

@@ -51,8 +51,7 @@ class Cumulative(Op):
         return writer.lower(self._by_doubling, [x])[0]
 
     def _by_doubling(self, x: Any) -> list[Any]:
-        dtype = typeof(x).dtype
-        fill = np.asarray(self.identity(dtype)).astype(dtype)[()]
+        fill = like(x, self.identity(typeof(x).dtype))
         (out,) = _doubling(
             lambda xs, ys: [self.combine(xs[0], ys[0])], [x], [fill], self.axis, self.reverse
         )
@@ -178,7 +177,7 @@ class CumulativeExtremum(Cumulative):
         if t is None:
             return out, None
         point = ops.pointwise
-        start = np.asarray(self.identity(typeof(x).dtype)).astype(typeof(x).dtype)[()]
+        start = like(out, self.identity(typeof(x).dtype))
         before = shift(out, self.axis, 1, start, self.reverse)
         mine, theirs = point.eq(x, out), point.eq(before, out)
         zero, half, one = (like(t, v) for v in (0, 0.5, 1))
@@ -321,7 +320,8 @@ def _share(x: Any, total: Any) -> Any:
     point = ops.pointwise
     gap = point.sub(x, total)
     if _check.kind(typeof(x).dtype) == "c":
-        least = point.eq(point.real(x), np.asarray(-np.inf, typeof(point.real(x)).dtype)[()])
+        size = point.real(x)
+        least = point.eq(size, like(size, -np.inf))
     else:
         least = point.eq(x, like(x, -np.inf))
     return point.where(least, like(x, 0), point.exp(gap))

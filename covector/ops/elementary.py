@@ -8,8 +8,9 @@ import numpy as np
 
 from covector.ir.scalar import Expr, const, expr
 from covector.ops import _check
-from covector.ops.arithmetic import add, div, mul, neg, reciprocal, rsqrt, sub
+from covector.ops.arithmetic import add, div, mul, neg, reciprocal, sub
 from covector.ops.families import binary, like, scale, unary, wide
+from covector.ops.power import rsqrt
 
 LOG_2 = 0.6931471805599453
 

@@ -159,12 +159,21 @@ def linear_argument(args: Sequence[Any]) -> int:
     return next(k for k, a in enumerate(args) if isinstance(a, Linear))
 
 
+_PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
+
+
 def like(x: Any, value: Any) -> Any:
     """The number `value` as a scalar of the dtype of `x`, weakly typed if `x` is and it can be."""
     aval = typeof(x)
-    if aval.weak_type and dtypes.python_scalar_dtype(type(value)) == aval.dtype:
-        return value
-    return np.asarray(value, aval.dtype)[()]
+    python = _PYTHON.get(_check.kind(aval.dtype)) if aval.weak_type else None
+    if python is not None and dtypes.python_scalar_dtype(python) == aval.dtype:
+        return python(value)
+    narrow = dtypes.canonical(aval.dtype)
+    number = np.asarray(value).astype(narrow)[()]
+    if narrow == aval.dtype:
+        return number
+    # of an explicit 64-bit dtype while enable_x64 is off: a NumPy scalar would be narrowed
+    return ops.cast.ConvertElementType(aval.dtype)(number)
 
 
 def scale(t: Any, c: Any) -> Any:

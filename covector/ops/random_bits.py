@@ -346,13 +346,17 @@ class _Stream(_Random):
             )
             for j in (0, 1)
         )
-        counts = ops.shape.reshape(
-            ops.shape.iota(U64, (math.prod(self.shape),), 0), self.shape
-        )
-        low = ops.cast.convert_element_type(counts, U32)
-        high = ops.cast.convert_element_type(
-            point.shift_right_logical(counts, like(counts, 32)), U32
-        )
+        size = math.prod(self.shape)
+        if size <= 1 << 32:
+            counts = ops.shape.iota(U32, (size,), 0)
+            low, high = counts, point.xor(counts, counts)
+        else:
+            counts = ops.shape.iota(U64, (size,), 0)
+            low = ops.cast.convert_element_type(counts, U32)
+            high = ops.cast.convert_element_type(
+                point.shift_right_logical(counts, like(counts, 32)), U32
+            )
+        low, high = (ops.shape.reshape(w, self.shape) for w in (low, high))
         low, high = (
             ops.shape.broadcast_in_dim(w, shape, tuple(range(rank, len(shape))))
             for w in (low, high)
@@ -424,8 +428,7 @@ class RandomBits(_Stream):
         point, convert = ops.pointwise, ops.cast.convert_element_type
         if self.bit_width < 64:
             return convert(point.xor(x0, x1), np.dtype(f"uint{self.bit_width}"))
-        high = convert(x0, U64)
-        return point.or_(point.shift_left(high, like(high, 32)), convert(x1, U64))
+        return ops.cast.bitcast_convert_type(ops.shape.stack([x1, x0], typeof(x0).ndim), U64)
 
     @staticmethod
     def samples() -> Iterable[Sample]:

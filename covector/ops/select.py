@@ -133,9 +133,9 @@ class Clamp(Pointwise):
         return arithmetic.min_.numpy(arithmetic.max_.numpy(x, low), high)
 
     derivatives = (
-        lambda t, out, low, x, high: _where_less(x, low, t),
+        lambda t, out, low, x, high: _where_less(x, low, _where_less(low, high, t)),
         lambda t, out, low, x, high: _where_less(low, x, _where_less(x, high, t)),
-        lambda t, out, low, x, high: _where_less(high, x, t),
+        lambda t, out, low, x, high: _where_less(high, arithmetic.max_(x, low), t),
     )
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

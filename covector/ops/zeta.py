@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import scipy.special
 
+from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Sample
 from covector.ir.scalar import Expr, cast, compare, const, expr, select
-from covector.ir.avals import ShapedArray
 from covector.ops.arithmetic import add, mul, neg
 from covector.ops.families import Pointwise, like, scale, wide
 
@@ -76,7 +76,8 @@ class Zeta(Pointwise):
         """Moderate orders, in every float dtype."""
         for dtype in ("float16", "bfloat16", "float32", "float64"):
             q = ShapedArray((3, 5), dtype)
-            yield Sample(zeta, (np.full((3, 5), 3).astype(dtype), q), (0.5, 3.0), scale=16.0)
+            order = np.full((3, 5), 3).astype(dtype)  # in which there is no derivative
+            yield Sample(zeta, (order, q), (0.5, 3.0), smooth=False, scale=16.0)
 
 
 zeta = Zeta()
@@ -111,7 +112,8 @@ class Polygamma(Pointwise):
         for dtype in ("float16", "bfloat16", "float32", "float64"):
             for m in (0, 1, 2):
                 order = np.full((7,), m).astype(dtype)
-                yield Sample(polygamma, (order, ShapedArray((7,), dtype)), (0.5, 3.0), scale=32.0)
+                x = ShapedArray((7,), dtype)
+                yield Sample(polygamma, (order, x), (0.5, 3.0), smooth=False, scale=32.0)
 
 
 polygamma = Polygamma()

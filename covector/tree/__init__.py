@@ -18,8 +18,12 @@ from ._functions import tree_reduce_associative as reduce_associative
 from ._functions import tree_structure as structure
 from ._functions import tree_transpose as transpose
 from ._functions import tree_unflatten as unflatten
-from ._partial import Partial as _Partial  # noqa: F401  (registers it)
+from ._partial import Partial
 from ._register import static
+
+# Importing it makes it a node type; its public name is in `covector.tree_util`.
+_Partial = Partial
+del Partial
 
 __all__ = [
     "all",

@@ -50,7 +50,7 @@ class _Writer:
 
 def depth(treedef: PyTreeDef) -> int:
     """How many nodes lie on the longest way from the root to a leaf."""
-    return 1 + max([depth(child) for child in treedef._children], default=0)
+    return 1 + max([depth(child) for child in treedef.child_defs], default=0)
 
 
 def compile_match(treedef: PyTreeDef) -> Callable[[Any], list[Any] | None] | None:
@@ -80,13 +80,13 @@ def compile_match(treedef: PyTreeDef) -> Callable[[Any], list[Any] | None] | Non
 
 
 def _match(writer: _Writer, treedef: PyTreeDef, name: str, leaves: list[str]) -> None:
-    node = treedef._node
+    node = treedef.node
     if node is None:
         leaves.append(name)
         return
-    children = [writer.fresh() for _ in treedef._children]
+    children = [writer.fresh() for _ in treedef.child_defs]
     node.write_match(writer, treedef, name, children)
-    for child, child_name in zip(treedef._children, children, strict=True):
+    for child, child_name in zip(treedef.child_defs, children, strict=True):
         _match(writer, child, child_name, leaves)
 
 
@@ -104,9 +104,9 @@ def compile_build(treedef: PyTreeDef) -> Callable[[Any], Any] | None:
 
 
 def _build(writer: _Writer, treedef: PyTreeDef, leaves: list[str]) -> str:
-    node = treedef._node
+    node = treedef.node
     if node is None:
         leaves.append(writer.fresh())
         return leaves[-1]
-    children = [_build(writer, child, leaves) for child in treedef._children]
+    children = [_build(writer, child, leaves) for child in treedef.child_defs]
     return node.write_build(writer, treedef, children)

@@ -69,11 +69,11 @@ def tree_structure(tree: Any, is_leaf: Callable[[Any], bool] | None = None) -> P
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """The structure of a tuple of trees of the given structures."""
-    treedefs = list(treedefs)
-    for treedef in treedefs:
+    given: list[Any] = list(treedefs)
+    for treedef in given:
         if not isinstance(treedef, PyTreeDef):
             raise TypeError(f"treedef_tuple takes PyTreeDefs; got {treedef!r}")
-    return TUPLE.structure(None, treedefs)
+    return TUPLE.structure(None, given)
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:

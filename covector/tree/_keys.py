@@ -15,20 +15,21 @@ class _Step:
     __slots__ = ()
     __match_args__: tuple[str, ...] = ()
 
-    def _value(self) -> Any:
+    def value(self) -> Any:
+        """The index, key or name."""
         return getattr(self, self.__match_args__[0])
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.__match_args__[0]}={self._value()!r})"
+        return f"{type(self).__name__}({self.__match_args__[0]}={self.value()!r})"
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and self._value() == other._value()  # type: ignore[union-attr]
+        return type(self) is type(other) and self.value() == other.value()  # type: ignore[union-attr]
 
     def __hash__(self) -> int:
-        return hash((type(self).__name__, self._value()))
+        return hash((type(self).__name__, self.value()))
 
     def __reduce__(self) -> Any:
-        return type(self), (self._value(),)
+        return type(self), (self.value(),)
 
 
 class SequenceKey(_Step):
@@ -37,10 +38,10 @@ class SequenceKey(_Step):
     __slots__ = ("idx",)
     __match_args__ = ("idx",)
 
-    def __init__(self, idx: int):
+    def __init__(self, idx: Any):
         if not isinstance(idx, int):
             raise TypeError(f"SequenceKey takes an integer; got {idx!r}")
-        self.idx: Final = idx
+        self.idx: Final[int] = idx
 
     def __str__(self) -> str:
         return f"[{self.idx}]"
@@ -65,10 +66,10 @@ class GetAttrKey(_Step):
     __slots__ = ("name",)
     __match_args__ = ("name",)
 
-    def __init__(self, name: str):
+    def __init__(self, name: Any):
         if not isinstance(name, str):
             raise TypeError(f"GetAttrKey takes a string; got {name!r}")
-        self.name: Final = name
+        self.name: Final[str] = name
 
     def __str__(self) -> str:
         return f".{self.name}"
@@ -80,7 +81,7 @@ class FlattenedIndexKey(_Step):
     __slots__ = ("key",)
     __match_args__ = ("key",)
 
-    def __init__(self, key: int):
+    def __init__(self, key: Any):
         if not isinstance(key, int):
             raise TypeError(f"FlattenedIndexKey takes an integer; got {key!r}")
         self.key: Final = key
@@ -100,5 +101,5 @@ def keystr(keys: KeyPath[Any], *, simple: bool = False, separator: str = "") -> 
     """
     steps: Iterable[Any] = keys
     if simple:
-        steps = (key._value() if isinstance(key, _Step) else key for key in steps)
+        steps = (key.value() if isinstance(key, _Step) else key for key in steps)
     return separator.join(map(str, steps))

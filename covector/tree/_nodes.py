@@ -29,6 +29,10 @@ _all_atoms: Final = _ATOMS.issuperset
 all_leaves_socket["all_leaves"] = _all_leaves
 
 
+def _next(leaves: Any, n: int) -> tuple[Any, ...]:
+    return tuple(islice(leaves, n))
+
+
 class _TupleNode(NodeType):
     __slots__ = ()
 
@@ -52,7 +56,7 @@ class _TupleNode(NodeType):
         return tuple(children)
 
     def take(self, aux: Any, leaves: Any, n: int) -> Any:
-        return tuple(islice(leaves, n))
+        return _next(leaves, n)
 
     def aux_key(self, aux: Any) -> Any:
         return ()
@@ -85,7 +89,7 @@ class _ListNode(_TupleNode):
         return list(children)
 
     def take(self, aux: Any, leaves: Any, n: int) -> Any:
-        return list(islice(leaves, n))
+        return list(_next(leaves, n))
 
     def write_build(self, writer: Any, treedef: PyTreeDef, children: list[str]) -> str:
         return f"[{', '.join(children)}]"
@@ -94,7 +98,7 @@ class _ListNode(_TupleNode):
         return f"[{', '.join(children)}]"
 
 
-class _NamedTupleNode(_TupleNode):
+class NamedTupleNode(_TupleNode):
     __slots__ = ()
 
     def keyed(self, tree: Any) -> tuple[Sequence[tuple[Any, Any]], Any]:
@@ -104,7 +108,7 @@ class _NamedTupleNode(_TupleNode):
         return self.type(*children)
 
     def take(self, aux: Any, leaves: Any, n: int) -> Any:
-        return self.type(*islice(leaves, n))
+        return self.type(*_next(leaves, n))
 
     def write_build(self, writer: Any, treedef: PyTreeDef, children: list[str]) -> str:
         return f"{writer.value(self.type)}({', '.join(children)})"
@@ -231,7 +235,7 @@ class _DictNode(NodeType):
         return tuple(aux)
 
     def write_match(self, writer: Any, treedef: PyTreeDef, name: str, children: list[str]) -> None:
-        if self.aux_key(treedef._aux) is None:
+        if self.aux_key(treedef.aux) is None:
             raise Impossible
         writer.lines.append(
             f"if type({name}) is not {writer.value(self.type)} or len({name}) != {len(children)}: "
@@ -240,11 +244,11 @@ class _DictNode(NodeType):
         if children:
             # As long as one key is a plain string we take it that all are.
             writer.lines += [f"for key in {name}: break", "if type(key) is not str: return None"]
-        for child, key in zip(children, treedef._aux, strict=True):
+        for child, key in zip(children, treedef.aux, strict=True):
             writer.lines.append(f"{child} = {name}[{writer.value(key)}]")
 
     def write_build(self, writer: Any, treedef: PyTreeDef, children: list[str]) -> str:
-        pairs = zip(treedef._aux, children, strict=True)
+        pairs = zip(treedef.aux, children, strict=True)
         return f"{{{', '.join(f'{writer.value(key)}: {child}' for key, child in pairs)}}}"
 
     def show(self, aux: Any, children: list[str]) -> str:
@@ -258,7 +262,7 @@ class _DictNode(NodeType):
         return DictKey(aux[i])
 
     def mismatch(self, expected: PyTreeDef, tree: Any, prefix: str, full: str) -> str:
-        return _key_mismatch(self, expected._aux, tree, prefix, full) or super().mismatch(
+        return _key_mismatch(self, expected.aux, tree, prefix, full) or super().mismatch(
             expected, tree, prefix, full
         )
 
@@ -302,7 +306,7 @@ class _OrderedDictNode(NodeType):
     key_of_child = _DictNode.key_of_child
 
     def mismatch(self, expected: PyTreeDef, tree: Any, prefix: str, full: str) -> str:
-        return _key_mismatch(self, expected._aux, tree, prefix, full) or super().mismatch(
+        return _key_mismatch(self, expected.aux, tree, prefix, full) or super().mismatch(
             expected, tree, prefix, full
         )
 
@@ -335,7 +339,7 @@ class _DefaultDictNode(NodeType):
         return DictKey(aux[1][i])
 
     def mismatch(self, expected: PyTreeDef, tree: Any, prefix: str, full: str) -> str:
-        return _key_mismatch(self, expected._aux[1], tree, prefix, full) or super().mismatch(
+        return _key_mismatch(self, expected.aux[1], tree, prefix, full) or super().mismatch(
             expected, tree, prefix, full
         )
 
@@ -361,9 +365,10 @@ class CustomNode(NodeType):
 
     def explode(self, tree: Any) -> tuple[Sequence[Any], Any]:
         result = self.to_children(tree)
+        children: Any
         try:
             children, aux = result
-            if type(children) is not tuple:
+            if children.__class__ is not tuple:
                 children = _listed(children)
         except (TypeError, ValueError):
             self._refuse("flatten", "(children, metadata)", result)
@@ -394,12 +399,13 @@ class CustomNode(NodeType):
         return self.from_children(aux, tuple(children))
 
     def aux_key(self, aux: Any) -> Any:
-        if type(aux) is tuple:
+        kind = aux.__class__
+        if kind is tuple:
             return (*map(type, aux), aux) if _all_atoms(map(type, aux)) else None
-        return (type(aux), aux) if type(aux) in _ATOMS else None
+        return (kind, aux) if kind in _ATOMS else None
 
     def write_build(self, writer: Any, treedef: PyTreeDef, children: list[str]) -> str:
-        rebuild, aux = writer.value(self.from_children), writer.value(treedef._aux)
+        rebuild, aux = writer.value(self.from_children), writer.value(treedef.aux)
         return f"{rebuild}({aux}, ({''.join(f'{child}, ' for child in children)}))"
 
     def key_of_child(self, aux: Any, i: int) -> Any:
@@ -446,9 +452,9 @@ class DataclassNode(CustomNode):
 class _Nodes(dict[type, "NodeType | None"]):
     """Type -> how it comes apart, or None for a leaf; types are classified when first seen."""
 
-    def __missing__(self, type_: type) -> NodeType | None:
+    def __missing__(self, type_: Any) -> NodeType | None:
         if issubclass(type_, tuple) and hasattr(type_, "_fields"):
-            return self.setdefault(type_, _NamedTupleNode(type_))
+            return self.setdefault(type_, NamedTupleNode(type_))
         if len(_leaf_types) >= _LEAF_TYPES_LIMIT:
             # Types made on the fly must not be kept alive without bound.
             for leaf_type in list(_leaf_types):
@@ -465,7 +471,7 @@ set_node_lookup(nodes.__getitem__)
 
 def register(node: NodeType) -> None:
     """Makes a type a node; TypeError if it is no class, ValueError if it is a node already."""
-    type_ = node.type
+    type_: Any = node.type
     if not isinstance(type_, type):
         raise TypeError(f"a pytree node must be a class; got {type_!r}")
     if nodes[type_] is not None:
@@ -504,8 +510,8 @@ def flatten(tree: Any) -> tuple[list[Any], PyTreeDef]:
                 return found, treedef
     out: list[Any] = []
     treedef = node.walk(tree, out)
-    if not treedef._is_flat:
-        treedef._count_use()
+    if not treedef.is_flat:
+        treedef.count_use()
     return out, treedef
 
 

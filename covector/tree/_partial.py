@@ -20,7 +20,7 @@ class Partial(functools.partial):  # type: ignore[type-arg]
     (3, [1])
     """
 
-    def __new__(cls, func, *args, **kw):  # type: ignore[no-untyped-def]
+    def __new__(cls, func: Any, *args: Any, **kw: Any):
         # functools.partial would merge the arguments of an inner partial with its own, so that the
         # structure would depend on how the function was made.
         if isinstance(func, functools.partial):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from operator import methodcaller
 from typing import Any, TypeAlias, TypeVar
 
 from ._functions import tree_flatten, tree_flatten_with_path
-from ._nodes import CustomNode, DataclassNode, _NamedTupleNode, nodes, register
+from ._nodes import CustomNode, DataclassNode, NamedTupleNode, nodes, register
 from ._treedef import NodeType, PyTreeDef
 
 T = TypeVar("T")
@@ -62,13 +63,13 @@ def register_pytree_with_keys(
       unflatten_func: takes the metadata and a tuple of children, returns an instance.
       flatten_func: the same without keys, if that can be had faster.
     """
-    if flatten_func is None:
 
-        def flatten_func(tree: Any) -> Any:
-            pairs, aux = flatten_with_keys(tree)
-            return [child for _, child in pairs], aux
+    def without_keys(tree: Any) -> Any:
+        pairs, aux = flatten_with_keys(tree)
+        return [child for _, child in pairs], aux
 
-    register(CustomNode(nodetype, flatten_func, unflatten_func, flatten_with_keys))
+    flatten = without_keys if flatten_func is None else flatten_func
+    register(CustomNode(nodetype, flatten, unflatten_func, flatten_with_keys))
 
 
 def register_pytree_node_class(cls: Typ) -> Typ:
@@ -89,7 +90,7 @@ def register_pytree_node_class(cls: Typ) -> Typ:
     >>> tree_flatten(Pair(1, 2))[0]
     [1, 2]
     """
-    register_pytree_node(cls, lambda x: x.tree_flatten(), cls.tree_unflatten)
+    register_pytree_node(cls, methodcaller("tree_flatten"), cls.tree_unflatten)
     return cls
 
 
@@ -99,9 +100,9 @@ def register_pytree_with_keys_class(cls: Typ) -> Typ:
     The class has ``tree_flatten_with_keys(self)``, ``tree_unflatten`` and, if it likes,
     ``tree_flatten``.
     """
-    flatten = (lambda x: x.tree_flatten()) if hasattr(cls, "tree_flatten") else None
+    flatten: Any = methodcaller("tree_flatten") if hasattr(cls, "tree_flatten") else None
     register_pytree_with_keys(
-        cls, lambda x: x.tree_flatten_with_keys(), cls.tree_unflatten, flatten
+        cls, methodcaller("tree_flatten_with_keys"), cls.tree_unflatten, flatten
     )
     return cls
 
@@ -195,11 +196,11 @@ def static(**kwargs: Any) -> Any:
 
     Takes the arguments of ``dataclasses.field``.
     """
-    metadata = {"static": True, **(kwargs.pop("metadata", None) or {})}
+    metadata: dict[Any, Any] = {"static": True, **(kwargs.pop("metadata", None) or {})}
     return dataclasses.field(metadata=metadata, **kwargs)
 
 
-def is_tree_node(typ: type) -> bool:
+def is_tree_node(typ: Any) -> bool:
     """Whether instances of a type are nodes: containers, None, named tuples, registered classes."""
     return isinstance(typ, type) and nodes[typ] is not None
 
@@ -231,7 +232,7 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[KeyLeafPair], Hasha
 
 def _outer_aux(node: NodeType, aux: Any) -> Any:
     # For named tuples the type is what is needed to put them together again.
-    return node.type if isinstance(node, _NamedTupleNode) else aux
+    return node.type if isinstance(node, NamedTupleNode) else aux
 
 
 class PyTreeRegistry:
@@ -255,7 +256,7 @@ class PyTreeRegistry:
         """As `flatten_one_level_with_keys`, but None for a leaf."""
         return flatten_one_level_with_keys(tree) if self.is_node(type(tree)) else None
 
-    def is_node(self, typ: type) -> bool:
+    def is_node(self, typ: Any) -> bool:
         """As `is_tree_node`."""
         return is_tree_node(typ)
 

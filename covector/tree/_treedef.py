@@ -71,7 +71,7 @@ class NodeType:
         found = self.shared.get(key)
         if found is not None:
             return found
-        if aux_key is None or not all([child._is_shared for child in children]):  # noqa: C419
+        if aux_key is None or not all([child.is_shared for child in children]):  # noqa: C419
             return self._latest(aux, children)
         if len(self.shared) >= _SHARED_LIMIT:
             self.shared.clear()
@@ -82,8 +82,8 @@ class NodeType:
         latest = reference and reference()
         if (
             latest is not None
-            and _is_same(latest._aux, aux)
-            and all(map(is_, latest._children, children))
+            and _is_same(latest.aux, aux)
+            and all(map(is_, latest.child_defs, children))
         ):
             return latest
         made = PyTreeDef(self, aux, tuple(children), False)
@@ -104,7 +104,7 @@ class NodeType:
     def write_match(self, writer: Any, treedef: PyTreeDef, name: str, children: list[str]) -> None:
         """Code that leaves the function if `name` is no such node, else sets its children."""
         explode, same = writer.value(self.explode), writer.value(self.same_aux)
-        type_, aux = writer.value(self.type), writer.value(treedef._aux)
+        type_, aux = writer.value(self.type), writer.value(treedef.aux)
         writer.lines += [
             f"if type({name}) is not {type_}: return None",
             f"parts, aux = {explode}({name})",
@@ -115,7 +115,7 @@ class NodeType:
 
     def write_build(self, writer: Any, treedef: PyTreeDef, children: list[str]) -> str:
         """An expression for the node with the given children."""
-        rebuild, aux = writer.value(self.rebuild), writer.value(treedef._aux)
+        rebuild, aux = writer.value(self.rebuild), writer.value(treedef.aux)
         return f"{rebuild}({aux}, ({''.join(f'{child}, ' for child in children)}))"
 
     def show(self, aux: Any, children: list[str]) -> str:
@@ -138,13 +138,13 @@ class NodeType:
         """How a node of this type differs from what was expected, in metadata or children."""
         children, aux = self.explode(tree)
         name = self.type.__name__
-        if aux != expected._aux:
+        if aux != expected.aux:
             return (
                 f"both have a {name}, with different metadata: {prefix} has "
-                f"{abridged(expected._aux)}, {full} has {abridged(aux)}"
+                f"{abridged(expected.aux)}, {full} has {abridged(aux)}"
             )
         return (
-            f"both have a {name}, {prefix} with {len(expected._children)} children, "
+            f"both have a {name}, {prefix} with {len(expected.child_defs)} children, "
             f"{full} with {len(children)}"
         )
 
@@ -154,7 +154,7 @@ class NodeType:
 
 
 def _is_same(a: Any, b: Any) -> bool:
-    if type(a) is tuple and type(b) is tuple:
+    if a.__class__ is tuple and b.__class__ is tuple:
         return len(a) == len(b) and all(map(is_, a, b))
     return a is b
 
@@ -170,31 +170,36 @@ class PyTreeDef:
     """
 
     __slots__ = (
-        "__weakref__", "_aux", "_build", "_children", "_hash", "_is_flat", "_is_shared", "_match",
-        "_node", "_uses", "num_leaves", "num_nodes",
+        "__weakref__", "_build", "_hash", "_match", "_uses", "aux", "child_defs", "is_flat",
+        "is_shared", "node", "num_leaves", "num_nodes",
     )  # fmt: skip
 
+    node: NodeType | None  # the kind of the root; None for a leaf
+    aux: Any  # its metadata
+    child_defs: tuple[PyTreeDef, ...]
     num_leaves: int
     num_nodes: int
+    is_flat: bool  # the children are leaves
+    is_shared: bool  # equal structures are this object
 
     def __init__(
         self, node: NodeType | None, aux: Any, children: tuple[PyTreeDef, ...], shared: bool
     ):
         # Not for users: structures come from flattening.
-        self._node: Final = node
-        self._aux: Final = aux
-        self._children: Final = children
-        self._is_shared: Final = shared
+        self.node = node
+        self.aux = aux
+        self.child_defs = children
+        self.is_shared = shared
         self._hash: int | None = None
         self._uses = 0
         self._match: Callable[[Any], list[Any] | None] | None = None
         self._build: Callable[[Any], Any] | None = None
         if node is None:
-            self.num_leaves, self.num_nodes, self._is_flat = 1, 1, False
+            self.num_leaves, self.num_nodes, self.is_flat = 1, 1, False
             return
         self.num_leaves = sum([child.num_leaves for child in children])
         self.num_nodes = 1 + sum([child.num_nodes for child in children])
-        self._is_flat = self.num_nodes == len(children) + 1 == self.num_leaves + 1
+        self.is_flat = self.num_nodes == len(children) + 1 == self.num_leaves + 1
 
     # -- comparing and showing --------------------------------------------------------------------
 
@@ -204,16 +209,16 @@ class PyTreeDef:
         if not isinstance(other, PyTreeDef):
             return NotImplemented
         if (
-            self._node is not other._node
+            self.node is not other.node
             or self.num_nodes != other.num_nodes
             or self.num_leaves != other.num_leaves
         ):
             return False
         try:
-            return bool(self._aux == other._aux) and self._children == other._children
+            return bool(self.aux == other.aux) and self.child_defs == other.child_defs
         except ValueError as error:
             raise ValueError(
-                f"the metadata of pytree node {self._node and self._node.type.__name__} cannot be "
+                f"the metadata of pytree node {self.node and self.node.type.__name__} cannot be "
                 f"compared ({error}); metadata must have a plain == and be hashable, so it cannot "
                 "be, or hold, an array"
             ) from error
@@ -222,23 +227,23 @@ class PyTreeDef:
         known = self._hash
         if known is None:
             try:
-                aux = hash(self._aux)
+                aux = hash(self.aux)
             except TypeError:
                 aux = 0  # unhashable metadata still compare
-            known = self._hash = hash((id(self._node), aux, self._children))
+            known = self._hash = hash((id(self.node), aux, self.child_defs))
         return known
 
     def __repr__(self) -> str:
         return f"PyTreeDef({self._show()})"
 
     def _show(self) -> str:
-        if self._node is None:
+        if self.node is None:
             return "*"
-        return self._node.show(self._aux, [child._show() for child in self._children])
+        return self.node.show(self.aux, [child._show() for child in self.child_defs])
 
     def __reduce__(self) -> Any:
-        node_data = None if self._node is None else (self._node.type, self._aux)
-        return _rebuild, (node_data, self._children)
+        node_data = None if self.node is None else (self.node.type, self.aux)
+        return _rebuild, (node_data, self.child_defs)
 
     def __copy__(self) -> PyTreeDef:
         return self
@@ -250,16 +255,16 @@ class PyTreeDef:
 
     def children(self) -> list[PyTreeDef]:
         """The structures of the children of the root."""
-        return list(self._children)
+        return list(self.child_defs)
 
     def node_data(self) -> tuple[type, Any] | None:
         """The type and the metadata of the root; None if it is a leaf."""
-        node = self._node
-        return None if node is None else (node.type, node.public_aux(self._aux))
+        node = self.node
+        return None if node is None else (node.type, node.public_aux(self.aux))
 
     def is_leaf(self) -> bool:
         """Whether this is the structure of a single leaf."""
-        return self._node is None
+        return self.node is None
 
     @staticmethod
     def from_node_data_and_children(
@@ -270,35 +275,36 @@ class PyTreeDef:
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with `inner` in the place of each leaf."""
-        if self._node is None:
+        if self.node is None:
             return inner
-        return self._node.structure(self._aux, [c.compose(inner) for c in self._children])
+        return self.node.structure(self.aux, [c.compose(inner) for c in self.child_defs])
 
     # -- putting together -------------------------------------------------------------------------
 
     def unflatten(self, leaves: Iterable[Any]) -> Any:
         """The tree of this structure with the given leaves; ValueError if their number is wrong."""
-        if type(leaves) is not list and type(leaves) is not tuple:
-            leaves = list(leaves)
-        if len(leaves) != self.num_leaves:
-            raise self._wrong_number(len(leaves))
+        flat: Any = leaves
+        if flat.__class__ is not list and flat.__class__ is not tuple:
+            flat = list(leaves)
+        if len(flat) != self.num_leaves:
+            raise self._wrong_number(len(flat))
         if self._build is not None:
-            return self._build(leaves)
-        node = self._node
+            return self._build(flat)
+        node = self.node
         if node is None:
-            return leaves[0]
-        if self._is_flat:
-            return node.rebuild(self._aux, leaves)
-        self._count_use()
-        return self._assemble(iter(leaves))
+            return flat[0]
+        if self.is_flat:
+            return node.rebuild(self.aux, flat)
+        self.count_use()
+        return self._assemble(iter(flat))
 
     def _assemble(self, leaves: Any) -> Any:
-        node, children = self._node, self._children
+        node, children = self.node, self.child_defs
         assert node is not None
-        if self._is_flat:
-            return node.take(self._aux, leaves, len(children))
+        if self.is_flat:
+            return node.take(self.aux, leaves, len(children))
         parts = [next(leaves) if c is LEAF else c._assemble(leaves) for c in children]
-        return node.rebuild(self._aux, parts)
+        return node.rebuild(self.aux, parts)
 
     def _wrong_number(self, given: int) -> ValueError:
         few = "few" if given < self.num_leaves else "many"
@@ -306,14 +312,14 @@ class PyTreeDef:
 
     def from_iterable_tree(self, subtrees: Any) -> Any:
         """The tree made of nested iterables that follow this structure."""
-        node = self._node
+        node = self.node
         if node is None:
             return subtrees
         parts = list(subtrees)
-        if len(parts) != len(self._children):
-            raise ValueError(f"{self} has {len(self._children)} children; got {len(parts)}")
-        pairs = zip(self._children, parts, strict=True)
-        return node.rebuild(self._aux, [c.from_iterable_tree(part) for c, part in pairs])
+        if len(parts) != len(self.child_defs):
+            raise ValueError(f"{self} has {len(self.child_defs)} children; got {len(parts)}")
+        pairs = zip(self.child_defs, parts, strict=True)
+        return node.rebuild(self.aux, [c.from_iterable_tree(part) for c, part in pairs])
 
     def walk(
         self, f_node: Callable[[Any, Any], Any], f_leaf: Callable[[Any], Any] | None, leaves: Any
@@ -328,12 +334,12 @@ class PyTreeDef:
         return self._fold(f_node, f_leaf, iter(leaves))
 
     def _fold(self, f_node: Any, f_leaf: Any, leaves: Any) -> Any:
-        node = self._node
+        node = self.node
         if node is None:
             leaf = next(leaves)
             return leaf if f_leaf is None else f_leaf(leaf)
-        values = tuple([c._fold(f_node, f_leaf, leaves) for c in self._children])
-        return f_node(values, node.public_aux(self._aux))
+        values = tuple([c._fold(f_node, f_leaf, leaves) for c in self.child_defs])
+        return f_node(values, node.public_aux(self.aux))
 
     # -- taking apart -----------------------------------------------------------------------------
 
@@ -362,38 +368,38 @@ class PyTreeDef:
         return out
 
     def _up_to(self, tree: Any, out: list[Any]) -> None:
-        node = self._node
+        node = self.node
         if node is None:
             out.append(tree)
             return
         children = self._parts(tree)
-        if self._is_flat:
+        if self.is_flat:
             out.extend(children)
             return
-        for i, (child, part) in enumerate(zip(self._children, children, strict=True)):
+        for i, (child, part) in enumerate(zip(self.child_defs, children, strict=True)):
             if child is LEAF:
                 out.append(part)
             else:
                 try:
                     child._up_to(part, out)
                 except Mismatch as mismatch:
-                    mismatch.add_step(node.key_of_child(self._aux, i))
+                    mismatch.add_step(node.key_of_child(self.aux, i))
                     raise
 
     def _parts(self, tree: Any) -> Sequence[Any]:
         """The children of a tree whose root must be as the root of this structure."""
-        node = self._node
+        node = self.node
         assert node is not None
         if type(tree) is not node.type:
             raise Mismatch(self, tree)
         children, aux = node.explode(tree)
-        if (aux is not self._aux and aux != self._aux) or len(children) != len(self._children):
+        if (aux is not self.aux and aux != self.aux) or len(children) != len(self.child_defs):
             raise Mismatch(self, tree)
         return children
 
     def mismatches(self, tree: Any, path: tuple[Any, ...] = ()) -> list[Mismatch]:
         """All places where this structure is no prefix of a tree."""
-        node = self._node
+        node = self.node
         if node is None:
             return []
         try:
@@ -402,21 +408,21 @@ class PyTreeDef:
             mismatch.path = path
             return [mismatch]
         found: list[Mismatch] = []
-        for i, (child, part) in enumerate(zip(self._children, children, strict=True)):
-            found += child.mismatches(part, (*path, node.key_of_child(self._aux, i)))
+        for i, (child, part) in enumerate(zip(self.child_defs, children, strict=True)):
+            found += child.mismatches(part, (*path, node.key_of_child(self.aux, i)))
         return found
 
     # -- what is used often is compiled -----------------------------------------------------------
 
-    def _count_use(self) -> None:
+    def count_use(self) -> None:
         """Counts the uses of a nested structure, and compiles it when they are many."""
         self._uses += 1
         if self._uses == _COMPILE_AFTER and self.num_nodes <= _COMPILE_LIMIT:
             self._match = compile_match(self)
             self._build = compile_build(self)
-            assert self._node is not None
-            key = len(self._children) if self._node.has_len else -1
-            self._node.guesses[key] = weakref.ref(self)
+            assert self.node is not None
+            key = len(self.child_defs) if self.node.has_len else -1
+            self.node.guesses[key] = weakref.ref(self)
 
 
 LEAF: Final = PyTreeDef(None, None, (), True)
@@ -460,7 +466,7 @@ class Mismatch(Exception):
 
     def _difference(self, prefix: str, full: str) -> str:
         expected, found = self.expected, self.found
-        node = expected._node
+        node = expected.node
         assert node is not None
         if type(found) is node.type:
             return node.mismatch(expected, found, prefix, full)
@@ -470,7 +476,7 @@ class Mismatch(Exception):
             if other is None
             else other.describe(len(other.explode(found)[0]))
         )
-        text = f"{prefix} has {node.describe(len(expected._children))}, {full} has {there}"
+        text = f"{prefix} has {node.describe(len(expected.child_defs))}, {full} has {there}"
         if node.type is type(None):
             text += (
                 ". None is a node without children; to treat it as a leaf, flatten with "

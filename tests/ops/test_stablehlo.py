@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from covector import dtypes
+from covector._base.config import enable_x64
 from covector.compiler.math.expand import expand_all
 from covector.ir import stablehlo
 from covector.ir.avals import ShapedArray
@@ -63,7 +64,8 @@ def test_text_runs_on_xla(name):
     samples = list(Op.registry[name].samples())
     arguments = [[np.asarray(a) for a in fill(s, 2)] for s in samples]
     programs = [program_of(s, xs) for s, xs in zip(samples, arguments, strict=True)]
-    text = stablehlo.module_text(combined(programs), name, tools, in_hlo)
+    with enable_x64(True):
+        text = stablehlo.module_text(combined(programs), name, tools, in_hlo)
     found = iter(run_xla(text, [a for xs in arguments for a in xs]))
     for sample, program, arrays in zip(samples, programs, arguments, strict=True):
         with np.errstate(all="ignore"):

@@ -18,6 +18,10 @@ from covector.ir.scalar import Expr, cast, expr, walk
 WIDER = {"float16": "float32", "bfloat16": "float32"}
 
 
+#: A value wanted at more places of one domain than this gets memory.
+INDICES = 48
+
+
 class Refusal(Exception):
     """A rule cannot be said over this domain as things are; the planner changes them."""
 
@@ -177,7 +181,7 @@ class Lowering:
     """
 
     __slots__ = (
-        "ask", "box", "deep", "domain", "done", "factors", "fold_axes", "folds", "in_memory",
+        "ask", "asked", "box", "deep", "domain", "done", "factors", "fold_axes", "folds", "in_memory",
         "own", "ranges", "root_index", "said", "scratch", "targets",
     )  # fmt: skip
 
@@ -193,6 +197,7 @@ class Lowering:
         self.box: dict[Any, tuple[Affine, Affine]] = {a: (l, h) for a, l, h in domain.axes}
         self.ranges: dict[Affine, tuple[Affine, Affine]] = {}
         self.deep: dict[Affine, frozenset[str]] = {}
+        self.asked: dict[Node, int] = {}
         self.said: dict[Any, tuple[Expr, ...]] = {}
         self.fold_axes: dict[Any, tuple[list[str], list[Affine]]] = {}
         self.ask = Asking(self)
@@ -228,7 +233,8 @@ class Lowering:
         key = (node, index)
         found = self.said.get(key)
         if found is None:
-            if node.rule != "kernel":
+            asked = self.asked[node] = self.asked.get(node, 0) + 1
+            if node.rule != "kernel" or asked > INDICES:
                 raise MustBuffer(node.outs[0])
             ask = self.ask
             ask.begin(node, index)
@@ -351,6 +357,20 @@ class Lowering:
             else:
                 stack.extend(e.args)
         return out
+
+    def direct(self, roots: Iterable[Expr], memo: dict[Expr, list[Expr]]) -> list[Expr]:
+        """The argument leaves met under unresolved `roots`, not looking behind them."""
+        out: dict[Expr, None] = {}
+        for root in roots:
+            found = memo.get(root)
+            if found is None:
+                found = memo[root] = [
+                    e
+                    for e in walk_deep([root])
+                    if e.op == "load" and not isinstance(e.extra[0], Scratch)
+                ]
+            out.update(dict.fromkeys(found))
+        return list(out)
 
     # Facts about indices
 

@@ -10,12 +10,12 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import final
 
-from covector.compiler.loops.address import Accesses
+from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.graph import Graph, Node, Value
 from covector.compiler.loops.lanes import step_along
 from covector.compiler.loops.lower import Apart, MustBuffer, Refusal
 from covector.compiler.loops.planner import Group, lower_group
-from covector.compiler.loops.program import For, Kernel
+from covector.compiler.loops.program import For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push
 from covector.compiler.loops.transform import all_statements
 from covector.ir.index import atoms
@@ -31,15 +31,17 @@ GROUP_SIZE, ATTEMPTS = 8, 400
 class Step:
     """One step: `makes` these values, `loads` those.  kernel: None for a library call.
 
-    base: the value whose elements the result of a push starts with.
+    base: the value whose elements the result of a push starts with.  alias: the value whose memory
+    holds the result already, as a reshape's operand does; there is nothing to run then.
     """
 
-    __slots__ = ("arguments", "base", "group", "kernel", "loads", "makes", "node", "replaces")
+    __slots__ = ("alias", "arguments", "base", "group", "kernel", "loads", "makes", "node", "replaces")
 
     def __init__(self, makes: Sequence[Value], node: Node | None, group: Group | None) -> None:
         self.makes, self.node, self.group = list(makes), node, group
         self.kernel: Kernel | None = None
         self.base: Value | None = None
+        self.alias: Value | None = None
         self.replaces: Step | None = None
         #: The values of the kernel's buffers, in order.
         self.arguments: list[Value] = []
@@ -59,11 +61,15 @@ class Partition:
         self.inlined: dict[Value, dict[Step, None]] = {}
         self.costly: dict[Value, int] = {}
         self.ancestors = _ancestors(graph.nodes)
-        self.sources: dict[Value, frozenset[Value]] = {}
+        #: Values in memory that no step makes yet; and which of them are computed from which.
+        self.wanted: dict[Value, None] = {}
+        self.users: dict[Value, dict[Value, None]] = {}
 
     def run(self) -> list[Step]:
         """The steps, in order."""
         for v in self.outputs:
+            self.need(v)
+        for v in self._forced():
             self.need(v)
         stale: dict[Step, None] = {}
         while self.queue or stale:
@@ -75,23 +81,47 @@ class Partition:
             value = heapq.heappop(self.queue)[2]
             if value in self.maker:
                 continue
+            self.wanted.pop(value, None)
             for step in self.inlined.pop(value, {}):
                 stale[step] = None  # it computes the value again: let it load it
+                self._forget(step)
             step = self._step_for(value)
             stale.pop(step, None)
         return self._ordered()
+
+    def _forced(self) -> list[Value]:
+        """Values that live in memory whatever the kernels are: operands of libraries, results of
+        whatever is no kernel, of all nodes that an output depends on."""
+        live = 0
+        for v in self.outputs:
+            assert v.node is not None
+            live |= self.ancestors[v.node.position]
+        found: list[Value] = []
+        for node in self.graph.nodes:
+            if live >> node.position & 1 and node.rule != "kernel":
+                found += node.outs
+                if node.rule == "library":
+                    found += [a for a in node.args if isinstance(a, Value)]
+        return found
 
     def need(self, value: Value) -> None:
         """Give `value` memory of its own."""
         if value.node is not None and value not in self.memory:
             self.memory[value] = None
             heapq.heappush(self.queue, (-value.position, -value.number, value))
+            self.wanted[value] = None
+            for s in self._sources(value):
+                self.users.setdefault(s, {})[value] = None
 
     # One step
 
     def _forget(self, step: Step) -> None:
-        for steps in self.inlined.values():
-            steps.pop(step, None)
+        """What `step` recomputes is no longer known (it will be lowered again, or is dropped)."""
+        if step.group is not None:
+            for v in step.group.inlined:
+                steps = self.inlined.get(v)
+                if steps is not None:
+                    steps.pop(step, None)
 
     def _step_for(self, value: Value) -> Step:
         node = value.node
@@ -108,6 +138,7 @@ class Partition:
             self._lower(step)
         for v in step.makes:
             self.maker[v] = step
+            self.wanted.pop(v, None)
         return step
 
     def _lower(self, step: Step) -> None:
@@ -134,6 +165,7 @@ class Partition:
         assert step.group is not None
         step.group.roots = list(step.makes)
         self.maker.pop(value, None)
+        self.wanted[value] = None
         heapq.heappush(self.queue, (-value.position, -value.number, value))
 
     def _attempt(self, step: Step) -> None:
@@ -143,8 +175,10 @@ class Partition:
             return v.node is None or v in self.memory or (v not in own and self._elsewhere(v, step))
 
         if step.group is not None:
+            self._forget(step)
             names = "_".join(r.node.op.name for r in step.makes[:2] if r.node is not None)
             step.kernel, step.arguments = lower_group(step.group, in_memory, names)
+            step.alias = alias_of(step.kernel, step.arguments)
             for v, cost in step.group.inlined.items():
                 self.costly[v] = cost
                 self.inlined.setdefault(v, {})[step] = None
@@ -193,18 +227,17 @@ class Partition:
     def _widen(self, step: Step) -> None:
         """Let the kernel store other values that are wanted, where they share its loads."""
         (first,) = step.makes
-        mine = self._sources(first)
+        near: dict[Value, None] = {}
+        for s in self._sources(first):
+            near[s] = None
+            if s.size is None or s.size > 1:
+                near |= self.users.get(s, {})
         found = []
-        for _, _, v in sorted(self.queue):
-            node = v.node
-            assert node is not None
-            if v in self.maker or v in found or node.rule != "kernel":
-                continue
-            if not (_fits(v, first) or _fits(first, v)):
-                continue
-            if v in mine or any(s.size is None or s.size > 1 for s in mine & self._sources(v)):
-                found.append(v)
-        found = found[: GROUP_SIZE - 1]
+        for v in near:
+            if v in self.wanted and v.node is not None and v.node.rule == "kernel":
+                if v is not first and (_fits(v, first) or _fits(first, v)):
+                    found.append(v)
+        found = sorted(found, key=lambda v: -v.position)[: GROUP_SIZE - 1]
         alone = {v: self._alone(v) for v in found}
         apart = sum(alone.values())
         if len(found) > 1 and self._try(step, [first, *found], apart):
@@ -215,13 +248,13 @@ class Partition:
     def _alone(self, v: Value) -> int:
         """The traffic of a kernel that stores only `v`."""
         step = Step([v], None, Group([v]))
-        memory, queue = dict(self.memory), list(self.queue)
+        saved = dict(self.memory), list(self.queue), dict(self.wanted)
         try:
             self._lower(step)
             assert step.kernel is not None
             return traffic(step.kernel)
         finally:
-            self.memory, self.queue = memory, queue
+            self.memory, self.queue, self.wanted = saved
             self._forget(step)
 
     def _try(self, step: Step, makes: list[Value], apart: int) -> bool:
@@ -229,7 +262,7 @@ class Partition:
         the new ones move `apart`); or leave it as it was."""
         assert step.kernel is not None
         before = step.makes, step.kernel, step.arguments, step.loads, step.group
-        memory, queue = dict(self.memory), list(self.queue)
+        saved = dict(self.memory), list(self.queue), dict(self.wanted)
         makes = sorted(makes, key=lambda v: -sum(n != 1 for n in v.shape))
         new = Step(makes, None, Group(makes))
         new.replaces = step
@@ -242,16 +275,15 @@ class Partition:
             good = False
         if good:
             self._forget(step)
-            for steps in self.inlined.values():
-                if new in steps:
-                    del steps[new]
-                    steps[step] = None
+            self._forget(new)
+            for v in new.group.inlined:  # type: ignore[union-attr]
+                self.inlined.setdefault(v, {})[step] = None
             step.makes, step.kernel, step.arguments = new.makes, new.kernel, new.arguments
-            step.loads, step.group = new.loads, new.group
+            step.loads, step.group, step.alias = new.loads, new.group, new.alias
             return True
         self._forget(new)
         step.makes, step.kernel, step.arguments, step.loads, step.group = before
-        self.memory, self.queue = memory, queue
+        self.memory, self.queue, self.wanted = saved
         return False
 
     def _cyclic(self, step: Step) -> bool:
@@ -282,6 +314,23 @@ class Partition:
             before = {self.maker[v]: None for v in step.loads if v.node is not None}
             stack.extend((s, False) for s in sorted(before, key=_position, reverse=True))
         return list(order)
+
+
+def alias_of(kernel: Kernel, arguments: Sequence[Value]) -> Value | None:
+    """The value that the kernel only copies, element for element in order."""
+    body: Sequence[Statement] = kernel.body
+    while len(body) == 1 and isinstance(body[0], For):
+        body = body[0].body
+    if len(body) != 1 or not isinstance(body[0], Store) or body[0].value.op != "load":
+        return None
+    names = [n for n, b in kernel.buffers.items() if b.home != "scratch"]
+    target, (source, index) = body[0].buffer, body[0].value.extra
+    if names != [source, target] or arguments[0].size != arguments[1].size:
+        return None
+    places = [
+        linear(i, kernel.buffers[b].shape) for b, i in ((source, index), (target, body[0].index))
+    ]
+    return arguments[0] if places[0] is not None and places[0] == places[1] else None
 
 
 def traffic(kernel: Kernel) -> int:

@@ -7,6 +7,7 @@ again costs more than writing it once and reading it back.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from typing import Any, final
 
@@ -59,12 +60,12 @@ class Settled:
 class Pass:
     """One set of loops in which values are asked for: a fold, a scratch fill, or the stores."""
 
-    __slots__ = ("leaves", "level", "order", "trips")
+    __slots__ = ("level", "order", "roots", "trips")
 
     def __init__(
-        self, level: Level, order: Sequence[str], trips: dict[str, int], leaves: list[Expr]
+        self, level: Level, order: Sequence[str], trips: dict[str, int], roots: list[Expr]
     ) -> None:
-        self.level, self.order, self.trips, self.leaves = level, order, trips, leaves
+        self.level, self.order, self.trips, self.roots = level, order, trips, roots
 
     def evaluations(self, axes: frozenset[str]) -> int:
         """How often a value that depends on `axes` is computed: hoisted as far as they allow."""
@@ -130,15 +131,15 @@ def _passes(low: Lowering, finals: Sequence[Final]) -> list[Pass] | None:
     out = []
     for axes in dict.fromkeys(f.axes for f in finals):
         order = [a for a in own if a in axes]
-        leaves = low.reach([f.leaf for f in finals if f.axes == axes])
-        out.append(Pass(axes & deepest, order, trips, leaves))
+        roots = [f.leaf for f in finals if f.axes == axes]
+        out.append(Pass(axes & deepest, order, trips, roots))
     for ref in low.folds:
         order = [a for a in own if a in ref.need] + [a for a, _, _ in ref.loops]
         roots = [*ref.values, *([] if ref.init is None else [ref.init])]
-        out.append(Pass(ref.need, order, trips, low.reach(roots)))
+        out.append(Pass(ref.need, order, trips, roots))
     for s in low.scratch.values():
         order = [a for a in own if a in s.rows] + [a for a, _, _ in s.fill_axes()]
-        out.append(Pass(s.rows, order, trips, low.reach([fill_root(low, s)])))
+        out.append(Pass(s.rows, order, trips, [fill_root(low, s)]))
     return out
 
 
@@ -170,37 +171,65 @@ def costs(low: Lowering) -> dict[Expr, int]:
 
 
 def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
-    """Move values to scratch where that pays (True if any), or raise MustBuffer."""
+    """Move values to scratch where that pays (True if any), or raise MustBuffer.
+
+    One sweep from users to arguments: what a value in scratch needs, its fill asks for once.
+    """
     passes = _passes(low, finals)
     if passes is None:
         return False
     _check_folds(low, passes)
-    uses: dict[Value, dict[tuple[int, Expr], int]] = {}
-    for k, p in enumerate(passes):
-        for leaf in p.leaves:
-            value, index = leaf.extra
-            target = low.targets[leaf]
-            if target is None or value.node is None:
-                continue
-            axes = frozenset().union(*map(low.axes_of, index)) if index else frozenset()
-            # What is fixed within a row is computed once a row for all passes.
-            where = -1 if axes <= p.level else k
-            uses.setdefault(value, {})[where, leaf] = p.evaluations(axes)
     cost = costs(low)
-    covered: set[Expr] = set()
+    asks: dict[Value, dict[tuple[int, Expr], None]] = {}
+    queue: list[tuple[int, int, Value]] = []
+    direct: dict[Expr, list[Expr]] = {}
+
+    def ask(k: int, roots: Sequence[Expr]) -> None:
+        for leaf in low.direct(roots, direct):
+            value = leaf.extra[0]
+            if low.targets[leaf] is not None and value not in low.scratch:
+                if value not in asks:
+                    asks[value] = {}
+                    heapq.heappush(queue, (-value.position, -value.number, value))
+                asks[value][k, leaf] = None
+
+    for k, p in enumerate(passes):
+        ask(k, p.roots)
     changed = False
-    for value in sorted(uses, key=lambda v: v.position, reverse=True):
-        asked = uses[value]
-        if value in low.scratch or any(leaf in covered for _, leaf in asked):
-            continue
-        count, size = sum(asked.values()), value.size or 0
-        again = max(cost.get(leaf, 0) for _, leaf in asked)
-        if again * (count - size) <= MEMORY_COST * size + READ_COST * count:
-            continue
-        low.scratch[value] = _scratch_for(value, asked, low, passes)
-        covered.update(low.reach([leaf for _, leaf in asked]))
-        changed = True
+    while queue:
+        value = heapq.heappop(queue)[2]
+        asked = asks[value]
+        if _worth(value, asked, cost, low, passes):
+            low.scratch[value] = _scratch_for(value, asked, low, passes)
+            asked = dict.fromkeys(list(asked)[:1])
+            changed = True
+        for k, leaf in asked:
+            ask(k, [low.targets[leaf]])  # type: ignore[list-item]
     return changed
+
+
+def _worth(
+    value: Value,
+    asked: dict[tuple[int, Expr], None],
+    cost: dict[Expr, int],
+    low: Lowering,
+    passes: Sequence[Pass],
+) -> bool:
+    """Whether computing `value` wherever it is asked for costs more than memory for it."""
+    again = max(cost[leaf] for _, leaf in asked)
+    if len(asked) == 1 and again <= READ_COST:
+        return False
+    count, fixed = 0, set()
+    for k, leaf in asked:
+        index = leaf.extra[1]
+        axes = frozenset().union(*map(low.axes_of, index)) if index else frozenset()
+        if axes <= passes[k].level:  # computed once a row for all passes
+            if leaf in fixed:
+                continue
+            fixed.add(leaf)
+        count += passes[k].evaluations(axes)
+    size = value.size or 0
+    return again * (count - size) > MEMORY_COST * size + READ_COST * count
 
 
 def _check_folds(low: Lowering, passes: Sequence[Pass]) -> None:
@@ -225,13 +254,12 @@ def _check_folds(low: Lowering, passes: Sequence[Pass]) -> None:
 
 def _scratch_for(
     value: Value,
-    asked: dict[tuple[int, Expr], int],
+    asked: dict[tuple[int, Expr], None],
     low: Lowering,
     passes: Sequence[Pass],
 ) -> Scratch:
     """Scratch that covers every use of `value`, in the deepest rows they share; else MustBuffer."""
-    everywhere = frozenset().union(*(p.level for p in passes))
-    common = everywhere.intersection(*(passes[k].level for k, _ in asked if k >= 0))
+    common = frozenset.intersection(*(passes[k].level for k, _ in asked))
     indices = {leaf.extra[1]: None for _, leaf in asked}
     used = frozenset().union(*(low.axes_of(i) for index in indices for i in index))
     levels = {frozenset[str](), *(p.level for p in passes)}
@@ -261,7 +289,7 @@ def _scratch_for(
     return Scratch(value, rows, tuple(base), tuple(dims), len(low.scratch))
 
 
-def _fillable(low: Lowering, asked: dict[tuple[int, Expr], int], rows: Level) -> bool:
+def _fillable(low: Lowering, asked: dict[tuple[int, Expr], None], rows: Level) -> bool:
     """Whether what the value is computed from is known in `rows`."""
     roots = [leaf for _, leaf in asked]
     return all(part.need <= rows for part in _folds_under(low, roots))
@@ -293,5 +321,3 @@ def _product(numbers: Any) -> int:
     for n in numbers:
         out *= n
     return out
-
-

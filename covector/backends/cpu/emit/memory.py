@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from covector.backends.cpu.emit.access import offset, pure, read
 from covector.backends.cpu.emit.address import Place, along_lanes, locate
 from covector.backends.cpu.emit.convert import from_memory, to_memory
 from covector.backends.cpu.emit.ssa import TRUE, Value
@@ -43,7 +44,7 @@ def _load(nest: Nest, memory: Memory, place: Place, env: Env) -> Value:
             args = (place.pointer, nest.b.const(memory.align, I32), env.mask,
                     nest.b.const(0, kind.of(lanes)))  # fmt: skip
             name = f"llvm.masked.load.{kind.of(lanes).suffix}.p0"
-            return _pure(nest, memory, kind.of(lanes), args, name)
+            return pure(nest, memory, kind.of(lanes), args, name)
         if env.mask is None and memory.parts and step == 2:
             return _part(nest, memory, place.pointer, lanes)
         if env.mask is None and -SHUFFLED <= step <= SHUFFLED:
@@ -53,40 +54,14 @@ def _load(nest: Nest, memory: Memory, place: Place, env: Env) -> Value:
     return _gather(nest, memory, place, env)
 
 
-def read(nest: Nest, memory: Memory, pointer: Value, lanes: int) -> Value:
-    """A plain load of `lanes` neighbours; from memory nobody writes it is hoisted and shared."""
-    kind = memory.element.memory.of(lanes)
-    return _pure(nest, memory, kind, (pointer,), memory.align, "load")
-
-
-def _pure(
-    nest: Nest, memory: Memory, kind: object, args: tuple[Value, ...], extra: object,
-    op: str = "call",
-) -> Value:  # fmt: skip
-    b = nest.b
-    if memory.written:
-        return b.put(op, kind, args, extra, len(b.scopes) - 1, keep=False)
-    level = b.load_level(max(a.level for a in args))
-    return b.put(op, kind, args, extra, level)
-
-
-def _offset(nest: Nest, memory: Memory, pointer: Value, n: int) -> Value:
-    """`pointer + n` elements; a constant offset already there is merged."""
-    b = nest.b
-    if pointer.op == "gep" and pointer.args[1].op == "const":
-        n += pointer.args[1].extra
-        pointer = pointer.args[0]
-    return b.put("gep", PTR, (pointer, b.int(n)), memory.element.memory) if n else pointer
-
-
 def _part(nest: Nest, memory: Memory, pointer: Value, lanes: int) -> Value:
     """Real or imaginary parts of neighbouring complex numbers: both share two loads."""
     odd = 0
     if pointer.op == "gep" and pointer.args[1].op == "const":
         odd = pointer.args[1].extra % 2
-    first = _offset(nest, memory, pointer, -odd)
+    first = offset(nest, memory, pointer, -odd)
     low = read(nest, memory, first, lanes)
-    high = read(nest, memory, _offset(nest, memory, first, lanes), lanes)
+    high = read(nest, memory, offset(nest, memory, first, lanes), lanes)
     return nest.b.shuffle(low, high, [2 * n + odd for n in range(lanes)])
 
 
@@ -94,11 +69,11 @@ def _strided(nest: Nest, memory: Memory, pointer: Value, step: int, lanes: int) 
     """Whole vectors that cover the lanes and nothing beyond the first and last, then shuffles."""
     b = nest.b
     span = abs(step) * (lanes - 1) + 1
-    low = pointer if step > 0 else _offset(nest, memory, pointer, step * (lanes - 1))
+    low = pointer if step > 0 else offset(nest, memory, pointer, step * (lanes - 1))
     starts = [*range(0, span - lanes, lanes), span - lanes]
     total, known = None, {}  # lane of the result -> lane of the vector that has it so far
     for start in starts:
-        vector = read(nest, memory, _offset(nest, memory, low, start), lanes)
+        vector = read(nest, memory, offset(nest, memory, low, start), lanes)
         here = {
             n: at - start
             for n, at in ((n, n * step if step > 0 else (n - lanes + 1) * step)
@@ -133,7 +108,7 @@ def lane_pointers(nest: Nest, memory: Memory, place: Place, lanes: int) -> list[
         each = [b.extract(offsets, n) for n in range(lanes)]
         return [b.put("gep", PTR, (place.pointer, o), kind) for o in each]
     if isinstance(place.step, int):
-        return [_offset(nest, memory, place.pointer, place.step * n) for n in range(lanes)]
+        return [offset(nest, memory, place.pointer, place.step * n) for n in range(lanes)]
     steps = [b.mul(place.step, b.int(n)) for n in range(lanes)]
     return [b.put("gep", PTR, (place.pointer, s), kind) if n else place.pointer
             for n, s in enumerate(steps)]  # fmt: skip
@@ -152,7 +127,7 @@ def _gather(nest: Nest, memory: Memory, place: Place, env: Env) -> Value:
     args = (_pointers(nest, memory, place, lanes), b.const(memory.align, I32), mask,
             b.const(0, kind.of(lanes)))  # fmt: skip
     vector = kind.of(lanes)
-    return _pure(nest, memory, vector, args, f"llvm.masked.gather.{vector.suffix}.v{lanes}p0")
+    return pure(nest, memory, vector, args, f"llvm.masked.gather.{vector.suffix}.v{lanes}p0")
 
 
 # Stores
@@ -180,7 +155,7 @@ def store(
     if constant and place.step in (1, -1):
         pointer = place.pointer
         if place.step < 0:
-            pointer = _offset(nest, memory, pointer, 1 - lanes)
+            pointer = offset(nest, memory, pointer, 1 - lanes)
             value = b.shuffle(value, None, range(lanes - 1, -1, -1))
             mask = None if mask is None else b.shuffle(mask, None, range(lanes - 1, -1, -1))
         if mask is None:
@@ -238,7 +213,7 @@ def store_parts(
         for half in range(2):
             mask = [k // 2 + half * (lanes // 2) + (k % 2) * lanes for k in range(lanes)]
             vector = b.shuffle(low, high, mask)
-            pointer = _offset(nest, memory, real.pointer, half * lanes)
+            pointer = offset(nest, memory, real.pointer, half * lanes)
             b.effect("store", vector.type, (vector, pointer), memory.align)
         return
     for n, part in enumerate(parts):

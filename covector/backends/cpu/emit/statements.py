@@ -77,10 +77,10 @@ def _for(nest: Nest, s: For, envs: list[Env]) -> None:
     def serial(low: Value, high: Value, group: list[Env]) -> None:
         _serial(nest, s, low, high, group)
 
-    if s.mode == "tile":
+    if s.mode == "tile" and tile.fits(nest, s):
         for env in envs:
             low, high = _bounds(nest, s, env)
-            tile.tiled(nest, s, env, low, high)
+            tile.tiled(nest, s, env, low, high, emit_body)
         return
     _together(nest, s, envs, vector if s.mode == "vector" and nest.lanes > 1 else serial)
 
