@@ -13,6 +13,7 @@ The weight is that of the error which counts: nearly always the relative error o
 
 from __future__ import annotations
 
+import math
 import pathlib
 import sys
 from collections.abc import Callable
@@ -388,7 +389,7 @@ def main(names: list[str]) -> None:
     lines = [
         '"""Polynomial coefficients, lowest order first; made by tools/math_coefficients.py."""',
         "",
-        "# Each comment states the weighted (mostly relative) error of the fit, roundings included.",
+        "# A comment states the weighted (mostly relative) error of the fit, roundings included.",
     ]
     for name, (number, count) in CONSTANTS.items():
         if names and name not in names:
@@ -400,14 +401,15 @@ def main(names: list[str]) -> None:
         lines.append("}")
     if not names or "TURNS" in names:
         lines += ["", "TURNS = {  # 1 / (2 pi) as an unevaluated sum of numbers of 29 bits"]
-        lines += ['    "float64": (', *(f"        {float(p)!r}," for p in TURN_PARTS), "    ),", "}"]
+        lines += ['    "float64": (', *(f"        {float(p)!r}," for p in TURN_PARTS)]
+        lines += ["    ),", "}"]
         lines += ["", "TURN_WORDS = (  # 64 zero bits, then those of 1 / (2 pi) behind the point"]
         lines += [*(f"    {word}," for word in turn_words(20)), ")"]
     for name in [name for name in names if name in TABLE] if names else TABLE:
         lines += ["", f"{name.upper()} = {{"]
         for dtype in MANTISSA:
             coefficients, error = TABLE[name](dtype)
-            lines.append(f'    "{dtype}": (  # {error:.2e} = 2**{mpmath.log(error, 2).__float__():.1f}')
+            lines.append(f'    "{dtype}": (  # {error:.2e} = 2**{math.log2(error):.1f}')
             lines += [f"        {c!r}," for c in coefficients]
             lines.append("    ),")
             print(name, dtype, len(coefficients), f"{error:.2e}", file=sys.stderr, flush=True)

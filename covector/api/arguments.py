@@ -85,11 +85,14 @@ def as_argnums(argnums: Any, who: str) -> tuple[int, ...]:
 def select_arguments(
     fun: Callable[..., Any], argnums: Any, args: Sequence[Any], who: str
 ) -> tuple[Callable[..., Any], tuple[int, ...]]:
-    """(function of the arguments numbered `argnums` alone, these numbers from 0)."""
+    """(function of the arguments numbered `argnums` alone, these numbers from 0).
+
+    TypeError where there is no such argument, ValueError where one is named twice.
+    """
     numbers = as_argnums(argnums, who)
     for n in numbers:
         if not -len(args) <= n < len(args):
-            raise ValueError(
+            raise TypeError(
                 f"{who} of {name_of(fun)} with argnums={argnums} needs at least "
                 f"{n + 1 if n >= 0 else -n} positional arguments; got {len(args)}"
             )

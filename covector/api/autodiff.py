@@ -142,7 +142,7 @@ def jvp(
         )
     check_values(leaves, primals, "a primal argument of jvp")
     avals = avals_of(leaves)
-    directions = [_tangent(t, a) for t, a in zip(directions, avals, strict=True)]
+    directions = [_tangent(t, a, "jvp") for t, a in zip(directions, avals, strict=True)]
     flat = Flat(fun, in_tree, has_aux)
     outs, out_tangents = jvp_flat(flat, leaves, directions, tools)
     full = [_gradient(t, typeof(o)) for t, o in zip(out_tangents, outs, strict=True)]
@@ -168,10 +168,13 @@ class LinearFunction:
         """The tangent of the result, for tangents of the arguments."""
         leaves, given = tree.flatten((tangents, {}))
         if given != self.in_tree:
-            raise TypeError(
+            raise ValueError(
                 f"the linearized function takes tangents of structure {self.in_tree}; got {given}"
             )
-        leaves = [_tangent(t, a) for t, a in zip(leaves, self.in_avals, strict=True)]
+        leaves = [
+            _tangent(t, a, "the linearized function")
+            for t, a in zip(leaves, self.in_avals, strict=True)
+        ]
         used = [
             zeros(tangent_aval(a)) if t is None else t
             for t, a in zip(leaves, self.in_avals, strict=True)
@@ -194,7 +197,7 @@ class VjpFunction(LinearFunction):
         """A tuple with a cotangent for each argument."""
         leaves, given = tree.flatten(cotangent)
         if given != self.out_tree:
-            raise TypeError(
+            raise ValueError(
                 "the vjp function wants a cotangent of the structure of the function's result, "
                 f"{self.out_tree}; got {given}"
             )
@@ -338,21 +341,25 @@ def _gradient(ct: Any, aval: ShapedArray) -> Any:
     return as_array(zeros(wanted))
 
 
-def _tangent(t: Any, aval: ShapedArray) -> Any:
-    """A user's tangent, checked against the primal's type; None for float0."""
+def _tangent(t: Any, aval: ShapedArray, who: str) -> Any:
+    """A user's tangent, checked against the primal's type; None for float0.
+
+    ValueError for another shape, TypeError for another dtype.
+    """
     wanted = tangent_aval(aval)
     if wanted.dtype == dtypes.float0:
         given = getattr(t, "dtype", None)
         if given != dtypes.float0:
             raise TypeError(
-                f"the tangent of an input of type {aval.str_short()} must have dtype float0; got "
-                f"{t!r}"
+                f"{who}: the tangent of an input of type {aval.str_short()} must have dtype "
+                f"float0; got {t!r}"
             )
         return None
     given = typeof(t)
+    error = ValueError if given.shape != wanted.shape else TypeError
     if given.shape != wanted.shape or given.dtype != wanted.dtype:
-        raise TypeError(
-            "primal and tangent arguments do not match: the tangent of a primal of type "
+        raise error(
+            f"{who}: primal and tangent arguments do not match: the tangent of a primal of type "
             f"{aval.str_short()} must be of the same type; got {given.str_short()}"
         )
     return t

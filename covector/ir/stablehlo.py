@@ -14,57 +14,13 @@ import numpy as np
 
 from covector import dtypes
 from covector.ir.avals import ShapedArray
+from covector.ir.hlo_scalar import COMPOSED, ELEMENTWISE
+from covector.ir.hlo_text import attribute, element, elements, in_range, tensor_type
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ir.op import has_rule
 from covector.ir.scalar import COMPARISONS, Expr, name, walk
 
 BOOL = np.dtype(np.bool_)
-
-#: The scalar ops of `ir.scalar` that are one op here.
-ELEMENTWISE = {
-    "add": "stablehlo.add", "sub": "stablehlo.subtract", "mul": "stablehlo.multiply",
-    "div": "stablehlo.divide", "rem": "stablehlo.remainder", "neg": "stablehlo.negate",
-    "abs": "stablehlo.abs", "sign": "stablehlo.sign", "max": "stablehlo.maximum",
-    "min": "stablehlo.minimum", "sqrt": "stablehlo.sqrt", "rsqrt": "stablehlo.rsqrt",
-    "cbrt": "stablehlo.cbrt", "floor": "stablehlo.floor", "ceil": "stablehlo.ceil",
-    "round_even": "stablehlo.round_nearest_even", "round_away": "stablehlo.round_nearest_afz",
-    "is_finite": "stablehlo.is_finite", "and": "stablehlo.and", "or": "stablehlo.or",
-    "xor": "stablehlo.xor", "not": "stablehlo.not", "population_count": "stablehlo.popcnt",
-    "clz": "stablehlo.count_leading_zeros", "shift_left": "stablehlo.shift_left",
-    "shift_right_logical": "stablehlo.shift_right_logical",
-    "shift_right_arithmetic": "stablehlo.shift_right_arithmetic", "select": "stablehlo.select",
-    "bitcast": "stablehlo.bitcast_convert", "exp": "stablehlo.exponential",
-    "expm1": "stablehlo.exponential_minus_one", "log": "stablehlo.log",
-    "log1p": "stablehlo.log_plus_one", "logistic": "stablehlo.logistic", "sin": "stablehlo.sine",
-    "cos": "stablehlo.cosine", "tan": "stablehlo.tan", "atan2": "stablehlo.atan2",
-    "tanh": "stablehlo.tanh", "pow": "stablehlo.power", "complex": "stablehlo.complex",
-    "real": "stablehlo.real", "imag": "stablehlo.imag", "asin": "chlo.asin", "acos": "chlo.acos",
-    "atan": "chlo.atan", "sinh": "chlo.sinh", "cosh": "chlo.cosh", "asinh": "chlo.asinh",
-    "acosh": "chlo.acosh", "atanh": "chlo.atanh", "erf": "chlo.erf", "erfc": "chlo.erfc",
-    "erf_inv": "chlo.erf_inv", "lgamma": "chlo.lgamma", "digamma": "chlo.digamma",
-    "nextafter": "chlo.next_after", "bessel_i1e": "chlo.bessel_i1e", "conj": "chlo.conj",
-}  # fmt: skip
-
-#: Element types whose short name is not MLIR's.
-_TYPES = {"bool": "i1", "complex64": "complex<f32>", "complex128": "complex<f64>"}
-
-
-def element_type(dtype: Any) -> str:
-    """MLIR's name of an element type: `f32`, `ui8`, `i1`, `complex<f32>`, `f8E4M3FN`."""
-    dtype = dtypes.physical_dtype(dtype)
-    if dtype.name in _TYPES:
-        return _TYPES[dtype.name]
-    short = dtypes.short_name(dtype)
-    if short.startswith("u"):
-        return f"ui{short[1:]}"
-    return short.replace("_e", "E").replace("m", "M").replace("fn", "FN").replace("uz", "UZ") if (
-        "_" in short
-    ) else short
-
-
-def tensor_type(aval: ShapedArray) -> str:
-    """`tensor<3x4xf32>`."""
-    return f"tensor<{''.join(f'{n}x' for n in aval.shape)}{element_type(aval.dtype)}>"
 
 
 @final
@@ -119,7 +75,7 @@ class Writer:
         if values:
             label = values[0].name.partition("#")[0]
             head = f"{label} = " if len(values) == 1 else f"{label}:{len(values)} = "
-        inside = ", ".join(f"{k} = {_attribute(v)}" for k, v in attributes.items())
+        inside = ", ".join(f"{k} = {attribute(v)}" for k, v in attributes.items())
         blocks = f" ({', '.join(regions)})" if regions else ""
         types = f"({', '.join(tensor_type(v.aval) for v in operands)})"
         results = ", ".join(tensor_type(a) for a in outs)
@@ -139,9 +95,7 @@ class Writer:
             return [Value(label, avals[0])]
         return [Value(f"{label}#{i}", a) for i, a in enumerate(avals)]
 
-    def region(
-        self, avals: Sequence[ShapedArray], body: Callable[..., Sequence[Value]]
-    ) -> str:
+    def region(self, avals: Sequence[ShapedArray], body: Callable[..., Sequence[Value]]) -> str:
         """A region with one block of these arguments, which returns what `body` gives."""
         outer, self._lines = self._lines, []
         saved = self.out_avals
@@ -168,7 +122,7 @@ class Writer:
         array = np.asarray(array)
         aval = aval or ShapedArray(array.shape, array.dtype)
         array = array.astype(dtypes.physical_dtype(aval.dtype))
-        text = _elements(array) if array.size else ""
+        text = elements(array) if array.size else ""
         return self.emit(
             "stablehlo.constant", [], aval, value=f"dense<{text}> : {tensor_type(aval)}"
         )
@@ -176,7 +130,7 @@ class Writer:
     def full(self, aval: ShapedArray, value: Any) -> Value:
         """The number `value`, everywhere."""
         scalar = np.asarray(value).astype(dtypes.physical_dtype(aval.dtype))
-        text = f"dense<{_element(scalar)}> : {tensor_type(aval)}"
+        text = f"dense<{element(scalar)}> : {tensor_type(aval)}"
         return self.emit("stablehlo.constant", [], aval, value=text)
 
     def broadcast_to(self, x: Value, shape: Sequence[int]) -> Value:
@@ -391,12 +345,12 @@ class Writer:
 
     # Scalar expressions
 
-    def scalar(self, element: Callable[..., Any], operands: Sequence[Value]) -> Any:
-        """`element(dtype, *args)`, a scalar expression (or a tuple), applied to whole arrays."""
+    def scalar(self, fun: Callable[..., Any], operands: Sequence[Value]) -> Any:
+        """`fun(dtype, *args)`, a scalar expression (or a tuple), applied to whole arrays."""
         args = [
             name(f"x{k}", dtypes.physical_dtype(x.aval.dtype).name) for k, x in enumerate(operands)
         ]
-        out = element(dtypes.physical_dtype(self.out_avals[0].dtype).name, *args)
+        out = fun(dtypes.physical_dtype(self.out_avals[0].dtype).name, *args)
         roots = out if isinstance(out, tuple) else (out,)
         values: dict[Expr, Value] = dict(zip(args, operands, strict=True))
         shape = self.out_avals[0].shape
@@ -410,15 +364,15 @@ class Writer:
         args = [values[a] for a in node.args]
         aval = ShapedArray(shape, dtypes.as_dtype(node.dtype))
         if node.op == "const":
-            return self.full(aval, _in_range(node.extra, aval.dtype))
+            return self.full(aval, in_range(node.extra, aval.dtype))
         if node.op in COMPARISONS:
             return self.compare(node.op.upper(), *args)
         if node.op == "cast":
             return self.convert(args[0], aval.dtype)
         if node.op in ELEMENTWISE:
             return self.emit(ELEMENTWISE[node.op], args, aval)
-        if node.op in _COMPOSED:
-            return _COMPOSED[node.op](self, aval, *args)
+        if node.op in COMPOSED:
+            return COMPOSED[node.op](self, aval, *args)
         if self._expand is None:
             raise NotImplementedError(f"the scalar operation {node.op} has no StableHLO form")
         return self._expanded(node, args, shape)
@@ -432,71 +386,6 @@ class Writer:
         return known[simpler]
 
 
-def _square(writer: Writer, aval: ShapedArray, x: Value) -> Value:
-    return writer.emit("stablehlo.multiply", [x, x], aval)
-
-
-def _fma(writer: Writer, aval: ShapedArray, x: Value, y: Value, z: Value) -> Value:
-    return writer.emit("stablehlo.add", [writer.emit("stablehlo.multiply", [x, y], aval), z], aval)
-
-
-def _exp2(writer: Writer, aval: ShapedArray, x: Value) -> Value:
-    return writer.emit("stablehlo.power", [writer.full(aval, 2), x], aval)
-
-
-def _trunc(writer: Writer, aval: ShapedArray, x: Value) -> Value:
-    whole = writer.emit("stablehlo.floor", [writer.emit("stablehlo.abs", [x], aval)], aval)
-    return writer.emit("stablehlo.multiply", [writer.emit("stablehlo.sign", [x], aval), whole], aval)
-
-
-def _mulhi(writer: Writer, aval: ShapedArray, x: Value, y: Value) -> Value:
-    """The high half of the product: of the double width, or, of 64 bits, from four parts."""
-    bits, signed = 8 * aval.dtype.itemsize, dtypes.kind_of(aval.dtype) == "i"
-    if bits < 64:
-        wide = np.dtype(f"{'int' if signed else 'uint'}{2 * bits}")
-        whole = ShapedArray(aval.shape, wide)
-        product = writer.emit(
-            "stablehlo.multiply", [writer.convert(x, wide), writer.convert(y, wide)], whole
-        )
-        high = writer.emit(
-            "stablehlo.shift_right_logical", [product, writer.full(whole, bits)], whole
-        )
-        return writer.convert(high, aval.dtype)
-    u = ShapedArray(aval.shape, np.dtype(np.uint64))
-
-    def op(kind: str, a: Value, b: Value) -> Value:
-        return writer.emit(f"stablehlo.{kind}", [a, b], u)
-
-    mask, half = writer.full(u, 0xFFFFFFFF), writer.full(u, 32)
-    a, b = (writer.emit("stablehlo.bitcast_convert", [v], u) if signed else v for v in (x, y))
-    (a0, b0), (a1, b1) = (
-        [op("and", v, mask) for v in (a, b)],
-        [op("shift_right_logical", v, half) for v in (a, b)],
-    )
-    middle = op(
-        "add",
-        op("multiply", a1, b0),
-        op("shift_right_logical", op("multiply", a0, b0), half),
-    )
-    cross = op("add", op("multiply", a0, b1), op("and", middle, mask))
-    high = op("add", op("multiply", a1, b1), op("shift_right_logical", middle, half))
-    high = op("add", high, op("shift_right_logical", cross, half))
-    if not signed:
-        return high
-    zero, none = writer.full(aval, 0), writer.full(u, 0)
-    for sign, other in ((x, b), (y, a)):
-        negative = writer.compare("LT", sign, zero)
-        high = op("subtract", high, writer.select(negative, other, none))
-    return writer.emit("stablehlo.bitcast_convert", [high], aval)
-
-
-_COMPOSED: dict[str, Callable[..., Value]] = {
-    "square": _square,
-    "fma": _fma,
-    "exp2": _exp2,
-    "trunc": _trunc,
-    "mulhi": _mulhi,
-}
 _PRECISIONS = {
     "none": "DEFAULT", "default": "DEFAULT", "fastest": "DEFAULT", "bfloat16": "DEFAULT",
     "high": "HIGH", "tensorfloat32": "HIGH",
@@ -513,51 +402,6 @@ def _real(aval: ShapedArray) -> ShapedArray:
 
 def _indent(text: str) -> str:
     return "\n".join("  " + line for line in text.split("\n"))
-
-
-def _attribute(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, (bool, np.bool_)):
-        return "true" if value else "false"
-    if isinstance(value, (int, np.integer)):
-        return f"{int(value)} : i64"
-    items = list(value)
-    kind = "i1" if items and isinstance(items[0], (bool, np.bool_)) else "i64"
-    inside = ", ".join(_attribute(bool(v)) if kind == "i1" else str(int(v)) for v in items)
-    return f"array<{kind}: {inside}>" if items else f"array<{kind}>"
-
-
-def _in_range(value: Any, dtype: Any) -> Any:
-    """A constant, as an element: integers wrap around."""
-    if dtypes.kind_of(dtype) not in "iu":
-        return value
-    bits = 8 * dtype.itemsize
-    unsigned = np.asarray(int(value) & ((1 << bits) - 1), f"uint{bits}")
-    return unsigned.view(f"int{bits}") if dtypes.kind_of(dtype) == "i" else unsigned
-
-
-def _element(x: np.ndarray) -> str:
-    """A number as MLIR writes it; floats that are not finite by their bits."""
-    if x.dtype == BOOL:
-        return "true" if x else "false"
-    if x.dtype.kind in "iu":
-        return str(int(x))
-    if x.dtype.kind == "c":
-        return f"({_element(x.real)}, {_element(x.imag)})"
-    if dtypes.kind_of(x.dtype) in "iu":
-        return str(int(x))
-    if np.isfinite(x):
-        text = repr(float(x))
-        return text if "." in text or "e" in text else f"{text}.0"
-    bits = int(x.reshape(1).view(f"uint{8 * x.dtype.itemsize}")[0])
-    return f"0x{bits:0{2 * x.dtype.itemsize}X}"
-
-
-def _elements(array: np.ndarray) -> str:
-    if array.ndim == 0:
-        return _element(array)
-    return f"[{', '.join(_elements(part) for part in array)}]"
 
 
 def _symbol(label: str) -> str:

@@ -6,11 +6,19 @@ import operator
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from covector import ops
+from covector import dtypes, ops
 from covector.api.arrays import as_array
 from covector.ir.values import typeof
 
-__all__ = ["as_array", "axes_in", "axis_in", "broadcast_shapes", "integers", "spread"]
+__all__ = [
+    "as_array",
+    "axes_in",
+    "axis_in",
+    "broadcast_shapes",
+    "integers",
+    "spread",
+    "user_dtype",
+]
 
 
 def integers(values: Any) -> tuple[int, ...]:
@@ -18,6 +26,13 @@ def integers(values: Any) -> tuple[int, ...]:
     if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
         return (operator.index(values),)
     return tuple([operator.index(v) for v in values])
+
+
+def user_dtype(dtype: Any, who: str) -> Any:
+    """A dtype that a caller gave, canonical: warns if it is narrowed, TypeError if it is none."""
+    return dtypes.canonicalize_dtype(
+        dtypes.check_user_dtype_supported(dtype, who), allow_extended_dtype=True
+    )
 
 
 def axis_in(axis: Any, ndim: int) -> int:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from covector import dtypes, ops
+from covector import ops
 from covector.ir.values import typeof
+from covector.lax._arguments import user_dtype
 from covector.lax._enums import DotDimensionNumbers, PrecisionLike, canonical_precision
 
 
@@ -31,7 +32,7 @@ def dot_general(
     """
     wanted = preferred_element_type
     if wanted is not None:
-        wanted = dtypes.canonicalize_dtype(wanted)
+        wanted = user_dtype(wanted, "dot_general")
     return ops.contract.dot_general(
         lhs, rhs, dimension_numbers, canonical_precision(precision), wanted
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from covector import dtypes, ops, tree
 from covector.ir.values import typeof
-from covector.lax._arguments import as_array, spread
+from covector.lax._arguments import as_array, spread, user_dtype
 from covector.lax._enums import RoundingMethod
 
 _point = ops.pointwise
@@ -120,14 +120,6 @@ atan2 = _binary(
     "0.0, 1.0",
     "0.0",
 )
-nextafter = _binary(
-    "nextafter",
-    _point.nextafter,
-    "floating point",
-    "The number next to x on the way to y.",
-    "0.0, 0.0",
-    "0.0",
-)
 mulhi = _binary(
     "mulhi",
     _point.mulhi,
@@ -216,22 +208,6 @@ bessel_i1e = _unary(
     "0.0",
     "0.0",
 )
-zeta = _binary(
-    "zeta",
-    ops.zeta.zeta,
-    _FLOAT,
-    "The Hurwitz zeta function: the sum of (k + y) ** -x over k = 0, 1, 2, ….",
-    "float('inf'), 1.0",
-    "1.0",
-)
-polygamma = _binary(
-    "polygamma",
-    ops.zeta.polygamma,
-    _FLOAT,
-    "The x-th derivative of digamma, at y.",
-    "1.0, float('inf')",
-    "0.0",
-)
 
 # Comparisons and bits
 
@@ -297,9 +273,39 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     """
     x, y = spread("mul", x, y)
     if out_dtype is not None:
-        wide = dtypes.canonicalize_dtype(out_dtype)
+        wide = user_dtype(out_dtype, "mul")
         x, y = (ops.cast.convert_element_type(v, wide) for v in (x, y))
     return _point.mul(x, y)
+
+
+def nextafter(x1: Any, x2: Any) -> Any:
+    """The floating point number next to `x1` on the way to `x2`.
+
+    >>> from covector import lax
+    >>> print(lax.nextafter(1.0, 2.0) > 1.0)
+    True
+    """
+    return _point.nextafter(*spread("nextafter", x1, x2))
+
+
+def zeta(x: Any, q: Any) -> Any:
+    """The Hurwitz zeta function: the sum of (k + q) ** -x over k = 0, 1, 2, …; floating point.
+
+    >>> from covector import lax
+    >>> print(lax.zeta(float("inf"), 1.0))
+    1.0
+    """
+    return ops.zeta.zeta(*spread("zeta", x, q))
+
+
+def polygamma(m: Any, x: Any) -> Any:
+    """The `m`-th derivative of `digamma` at `x`; both floating point, `m` a whole number.
+
+    >>> from covector import lax
+    >>> print(lax.polygamma(1.0, float("inf")))
+    0.0
+    """
+    return ops.zeta.polygamma(*spread("polygamma", m, x))
 
 
 def reciprocal(x: Any) -> Any:
@@ -375,7 +381,8 @@ def conj(x: Any) -> Any:
     (1-2j)
     """
     if not dtypes.issubdtype(typeof(x).dtype, np.complexfloating):
-        x = _point.complex_(x, ops.shape.full((), 0, typeof(x).dtype))
+        aval = typeof(x)
+        return _point.complex_(x, 0.0 if aval.weak_type else ops.shape.full((), 0, aval.dtype))
     return _point.conj(x)
 
 
@@ -453,7 +460,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """
     if new_dtype is None:
         raise ValueError("convert_element_type: the new dtype must be given; got None")
-    new = dtypes.canonicalize_dtype(new_dtype, allow_extended_dtype=True)
+    new = user_dtype(new_dtype, "convert_element_type")
     old = typeof(operand).dtype
     if isinstance(new, dtypes.ExtendedDType) or isinstance(old, dtypes.ExtendedDType):
         if new != old:
@@ -472,7 +479,9 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     >>> print(hex(lax.bitcast_convert_type(1.0, "int32")))
     0x3f800000
     """
-    return as_array(ops.cast.bitcast_convert_type(operand, dtypes.canonicalize_dtype(new_dtype)))
+    return as_array(
+        ops.cast.bitcast_convert_type(operand, user_dtype(new_dtype, "bitcast_convert_type"))
+    )
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:

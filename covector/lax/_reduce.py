@@ -6,11 +6,12 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from covector import dtypes, ops, tree
+from covector import ops, tree
 from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
+from covector.ir.op import Op
 from covector.ir.values import typeof
-from covector.lax._arguments import as_array, axis_in
+from covector.lax._arguments import as_array, axis_in, user_dtype
 from covector.trace.stage import trace_to_jaxpr
 
 _REDUCTION = """{what} over `axes`, which the result lacks.
@@ -111,7 +112,7 @@ def _arg(name: str, operand: Any, axis: Any, index_dtype: Any) -> tuple[int, Any
     axis, shape = operator.index(axis), typeof(operand).shape
     if not 0 <= axis < len(shape):
         raise ValueError(f"{name}: invalid axis {axis} for operand shape {shape}")
-    return axis, dtypes.canonicalize_dtype(index_dtype)
+    return axis, user_dtype(index_dtype, name)
 
 
 # Any combination
@@ -169,9 +170,9 @@ def reduce(
 
     monoid = _monoid(combine, leaves)
     if monoid is not None:
-        function = getattr(ops.reduce, _MONOIDS[monoid])
-        total = function(leaves[0], dimensions)
-        out = [ops.by_name(monoid)(total, inits[0])]
+        total = getattr(ops.reduce, _MONOIDS[monoid])(leaves[0], dimensions)
+        changes = not _is_identity(monoid, inits[0], typeof(total).dtype)
+        out = [ops.by_name(monoid)(total, inits[0]) if changes else as_array(total)]
     else:
         rows = [_rows(x, kept, dimensions) for x in leaves]
         out = _combine_rows(combine, rows, inits, kept)
@@ -186,7 +187,10 @@ def _check_reduce(leaves: Sequence[Any], inits: Sequence[Any]) -> None:
         raise ValueError(f"reduce found non-scalar initial value: {[a.shape for a in init_avals]}")
     if any(a.shape != avals[0].shape for a in avals):
         raise TypeError(f"reduce: operands must have equal shapes; got {[a.shape for a in avals]}")
-    if any(a.dtype != b.dtype for a, b in zip(avals, init_avals, strict=True)):
+    if any(
+        a.dtype != b.dtype and type(x) not in (int, float)
+        for a, b, x in zip(avals, init_avals, inits, strict=True)
+    ):
         raise TypeError(
             f"reduce: operands and initial values must have the same dtypes; got "
             f"{[a.str_short() for a in avals]} and {[a.str_short() for a in init_avals]}"
@@ -204,6 +208,14 @@ def _monoid(combine: Callable[..., list[Any]], leaves: Sequence[Any]) -> str | N
     (eqn,) = jaxpr.eqns
     plain = {*eqn.invars} == {*jaxpr.invars} and [*eqn.outvars] == [*jaxpr.outvars]
     return eqn.op.name if plain and eqn.op.name in _MONOIDS else None
+
+
+def _is_identity(monoid: str, init: Any, dtype: Any) -> bool:
+    """Whether the start value is a Python number that changes nothing."""
+    if type(init) not in (bool, int, float):
+        return False
+    identity = Op.registry[_MONOIDS[monoid]](()).identity(dtype)  # type: ignore[attr-defined]
+    return bool(init == identity)
 
 
 def _rows(x: Any, kept: Sequence[int], dimensions: Sequence[int]) -> Any:

@@ -11,7 +11,14 @@ import numpy as np
 
 from covector import dtypes, ops
 from covector.ir.values import typeof
-from covector.lax._arguments import as_array, axes_in, axis_in, broadcast_shapes, integers
+from covector.lax._arguments import (
+    as_array,
+    axes_in,
+    axis_in,
+    broadcast_shapes,
+    integers,
+    user_dtype,
+)
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
@@ -262,7 +269,7 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     [[0 0 0]
      [1 1 1]]
     """
-    dtype = dtypes.canonicalize_dtype(dtype)
+    dtype = user_dtype(dtype, "iota")
     return ops.shape.iota(dtype, integers(shape), operator.index(dimension))
 
 
@@ -282,7 +289,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     if any(n < 0 for n in shape):
         raise TypeError(f"full: sizes must not be negative; got shape {shape}")
     if dtype is not None:
-        wanted = dtypes.canonicalize_dtype(dtype, allow_extended_dtype=True)
+        wanted = user_dtype(dtype, "full")
         if wanted != aval.dtype or aval.weak_type:
             fill_value = ops.cast.convert_element_type(fill_value, wanted)
     return as_array(ops.shape.broadcast_to(fill_value, shape))

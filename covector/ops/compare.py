@@ -87,7 +87,6 @@ def _shift_numpy(kind: str) -> Any:
     return numpy
 
 
-
 shift_left, shift_right_logical, shift_right_arithmetic = (
     binary(name, "iu", _shift_numpy(kind), hlo=name, domain=(0.0, 9.0))
     for name, kind in (

@@ -170,8 +170,8 @@ class DotGeneral(Op):
         if writer.aval(x).dtype != writer.aval(y).dtype or not _check.is_narrow(out.dtype):
             x, y = writer.convert(x, wide), writer.convert(y, wide)
         if wide == np.bool_:
-            return writer.convert(self._dot(writer, *(
-                writer.convert(v, np.dtype(np.int32)) for v in (x, y)), np.int32), wide)  # fmt: skip
+            x, y = (writer.convert(v, np.dtype(np.int32)) for v in (x, y))
+            return writer.convert(self._dot(writer, x, y, np.int32), wide)
         return writer.convert(self._dot(writer, x, y, wide), out.dtype)
 
     def _dot(self, writer: Any, x: Any, y: Any, dtype: Any) -> Any:

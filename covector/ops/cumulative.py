@@ -28,9 +28,7 @@ class Cumulative(Op):
         """The argument's type."""
         _check.check_kind(self.name, 0, x, self.accepts)
         if not 0 <= self.axis < x.ndim:
-            raise ValueError(
-                f"{self.name}: axis {self.axis} is out of bounds for {x.str_short()}"
-            )
+            raise ValueError(f"{self.name}: axis {self.axis} is out of bounds for {x.str_short()}")
         return x
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
@@ -286,7 +284,9 @@ class Cumlogsumexp(Cumulative):
     @staticmethod
     def samples() -> Iterable[Sample]:
         """Several axes and dtypes; infinities."""
-        yield from _samples(Cumlogsumexp, ("float16", "bfloat16", "float64", "complex64"), scale=8.0)
+        yield from _samples(
+            Cumlogsumexp, ("float16", "bfloat16", "float64", "complex64"), scale=8.0
+        )
         special = np.float32([[-np.inf, -np.inf, 1, 2], [1, np.inf, 2, 3], [1, 1000, -1000, 2]])
         yield Sample(Cumlogsumexp(1), (special,), smooth=False)
 
@@ -305,9 +305,7 @@ def _logaddexp(x: Any, y: Any) -> Any:
         top = point.where(point.is_finite(top), top, like(top, 0))
         top = point.complex_(top, like(top, 0))
         return point.add(
-            point.log(
-                point.add(point.exp(point.sub(x, top)), point.exp(point.sub(y, top)))
-            ),
+            point.log(point.add(point.exp(point.sub(x, top)), point.exp(point.sub(y, top)))),
             top,
         )
     top, gap = point.max_(x, y), point.sub(x, y)
@@ -455,7 +453,8 @@ def _fold_along(
     op: Cumulative, ask: Any, combine: Callable[[Expr, Expr], Expr], start: Any
 ) -> Cumulate:
     dtype = ask.dtypes[0]
-    wide = "float32" if _check.is_narrow(dtype) and not isinstance(op, CumulativeExtremum) else dtype
+    exact = isinstance(op, CumulativeExtremum)
+    wide = "float32" if _check.is_narrow(dtype) and not exact else dtype
 
     def step(carries: Sequence[Expr], index: Sequence[Any]) -> Any:
         total = combine(carries[0], cast(ask.at(0, index), wide))

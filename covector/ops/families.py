@@ -127,7 +127,9 @@ class Pointwise(Op):
         """One StableHLO op of the operands, scalars broadcast; or what `element` says."""
         shape = writer.out_avals[0].shape
         operands = [writer.broadcast_to(x, shape) for x in operands]
-        return writer.emit(self.hlo, operands) if self.hlo else writer.scalar(self.element, operands)
+        if self.hlo:
+            return writer.emit(self.hlo, operands)
+        return writer.scalar(self.element, operands)
 
 
 def _without(shape: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
@@ -253,7 +255,7 @@ def binary(
     scale: float = 1.0,
     **rules: Any,
 ) -> Any:
-    """Declare a function of two elements; `derivatives[k](t, out, x, y)` is a part of its tangent."""
+    """Declare a function of two elements; `derivatives[k](t, out, x, y)`: a part of its tangent."""
     return _declare(name, accepts, numpy, derivatives, hlo, domain, smooth, scale, rules)
 
 

@@ -27,7 +27,9 @@ PARITY = 0x1BD11BDA  # of the key schedule (Skein's, cut to 32 bits)
 U32, U64 = np.dtype(np.uint32), np.dtype(np.uint64)
 
 
-def _rounds(k0: Any, k1: Any, x0: Any, x1: Any, rotate: Callable[[Any, int], Any], word: Any) -> Any:
+def _rounds(
+    k0: Any, k1: Any, x0: Any, x1: Any, rotate: Callable[[Any, int], Any], word: Any
+) -> Any:
     """The permutation of the counter (x0, x1) under the key (k0, k1); `word` makes a constant."""
     keys = (k0, k1, k0 ^ k1 ^ word(PARITY))
     x0, x1 = x0 + keys[0], x1 + keys[1]

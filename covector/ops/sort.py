@@ -69,9 +69,7 @@ class Sort(Op):
         shape = typeof(primals[0]).shape
         places = ops.shape.iota(INT32, shape, self.dimension)
         *outs, order = self(*primals, places)
-        return outs, [
-            None if t is None else take_along(t, order, self.dimension) for t in tangents
-        ]
+        return outs, [None if t is None else take_along(t, order, self.dimension) for t in tangents]
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """The batch axis goes first."""

@@ -89,9 +89,7 @@ class Polygamma(Pointwise):
     name = "polygamma"
     arity = 2
     accepts = "f"
-    numpy = staticmethod(
-        wide(lambda m, x: np.where(m < 0, np.nan, scipy.special.polygamma(m, x)))
-    )
+    numpy = staticmethod(wide(lambda m, x: np.where(m < 0, np.nan, scipy.special.polygamma(m, x))))
     derivatives = (None, lambda t, out, m, x: scale(t, polygamma(add(m, like(m, 1)), x)))
     transpose = Absent("not linear")
 

@@ -20,18 +20,25 @@ class StagedTracer(Tracer):
 
     __slots__ = ("source", "var")
 
+    _trace: StageTrace
+
     def __init__(self, trace: StageTrace, var: Var, source: Any = None) -> None:
         self._trace, self.var, self.aval, self.source = trace, var, var.aval, source
 
-    def origin(self) -> str:
-        """The argument or the user's line that it came from."""
-        return f"It was made at {self.source}. " if self.source else ""
+    def origin_message(self) -> str:
+        """The user's line that made it, and the arguments that it depends on."""
+        labels = self._trace.labels
+        if self.var in labels:
+            return f"It is {labels[self.var]}."
+        names = [labels[v] for v in self._trace.ancestors(self.var) if labels.get(v)]
+        computed = f" from {', '.join(names)}" if names else ""
+        return f"It was computed at {self.source}{computed}."
 
 
 class StageTrace(Trace):
     """Records equations.  What it meets from outside becomes a constant of the Jaxpr."""
 
-    __slots__ = ("consts", "eqns", "invars", "_const_vars")
+    __slots__ = ("_const_vars", "consts", "eqns", "invars", "labels")
 
     def __init__(self, parent: Any, what: str = "") -> None:
         super().__init__(parent, what)
@@ -39,12 +46,24 @@ class StageTrace(Trace):
         self.invars: list[Var] = []
         self.consts: list[Any] = []
         self._const_vars: dict[int, Var] = {}
+        #: What arguments are called in messages.
+        self.labels: dict[Var, str] = {}
 
-    def new_input(self, aval: ShapedArray, source: Any = None) -> StagedTracer:
+    def new_input(self, aval: ShapedArray, label: str = "") -> StagedTracer:
         """A further argument of the program."""
         var = Var(aval)
         self.invars.append(var)
-        return StagedTracer(self, var, source)
+        if label:
+            self.labels[var] = label
+        return StagedTracer(self, var)
+
+    def ancestors(self, var: Var) -> list[Var]:
+        """The arguments that `var` depends on."""
+        wanted = {var}
+        for eqn in reversed(self.eqns):
+            if any(v in wanted for v in eqn.outvars):
+                wanted.update(v for v in eqn.invars if isinstance(v, Var))
+        return [v for v in self.invars if v in wanted]
 
     def atom(self, x: Any) -> Atom:
         """`x` as an operand: its variable, a literal, or the variable of a captured constant."""
@@ -120,7 +139,7 @@ def trace_to_jaxpr(
     `sources`: what to call each argument in messages.
     """
     trace = StageTrace(context.trace, name or "trace")
-    labels = sources or [None] * len(in_avals)
+    labels = sources or [""] * len(in_avals)
     tracers = [trace.new_input(a, s) for a, s in zip(in_avals, labels, strict=True)]
     try:
         with current_trace(trace):

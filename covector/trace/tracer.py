@@ -78,7 +78,7 @@ class Tracer:
         """Bytes of all elements."""
         return self.aval.nbytes
 
-    def origin(self) -> str:
+    def origin_message(self) -> str:
         """Where it comes from, for messages."""
         return ""
 
@@ -166,7 +166,7 @@ def leak_message(tracer: Tracer) -> str:
     return (
         f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} was used"
         f"{where} after the {tracer._trace.what or 'transformation'} that made it had ended. "
-        f"{tracer.origin()}"
+        f"{tracer.origin_message()} "
         "A traced function must return its results; it must not leave them in a global, an "
         "attribute of an outer object or a closure (a side effect). Return the value, or run "
         "with checking_leaks() to find the place."

@@ -8,7 +8,7 @@ from typing import Any
 from covector._base.context import context, current_trace
 from covector.ir.op import has_rule
 from covector.ir.values import typeof
-from covector.trace.tracer import Trace, Tracer
+from covector.trace.tracer import Trace, Tracer, check_alive
 
 
 class JVPTracer(Tracer):
@@ -19,6 +19,15 @@ class JVPTracer(Tracer):
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any) -> None:
         self._trace, self.primal, self.tangent = trace, primal, tangent
         self.aval = typeof(primal)
+
+    def __bool__(self) -> bool:
+        """Of the primal value: which way a Python branch goes has no derivative."""
+        check_alive(self)
+        return bool(self.primal)
+
+    def __index__(self) -> int:
+        check_alive(self)
+        return self.primal.__index__()
 
     def __repr__(self) -> str:
         return f"JVPTracer(primal={self.primal!r}, tangent={self.tangent!r})"

@@ -117,7 +117,7 @@ class NamedTupleNode(_TupleNode):
         return f"CustomNode(namedtuple[{self.type.__name__}], [{', '.join(children)}])"
 
     def key_of_child(self, aux: Any, i: int) -> Any:
-        fields = self.type._fields  # type: ignore[attr-defined]
+        fields: tuple[str, ...] = getattr(self.type, "_fields", ())
         return GetAttrKey(fields[i]) if i < len(fields) else SequenceKey(i)
 
     describe = NodeType.describe
@@ -449,11 +449,15 @@ class DataclassNode(CustomNode):
 # -- the registry
 
 
+def _is_namedtuple(type_: Any) -> bool:
+    return hasattr(type_, "_fields") and issubclass(type_, tuple)
+
+
 class _Nodes(dict[type, "NodeType | None"]):
     """Type -> how it comes apart, or None for a leaf; types are classified when first seen."""
 
     def __missing__(self, type_: Any) -> NodeType | None:
-        if issubclass(type_, tuple) and hasattr(type_, "_fields"):
+        if _is_namedtuple(type_):
             return self.setdefault(type_, NamedTupleNode(type_))
         if len(_leaf_types) >= _LEAF_TYPES_LIMIT:
             # Types made on the fly must not be kept alive without bound.

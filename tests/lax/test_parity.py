@@ -3,6 +3,9 @@
 Values, dtypes, weak types and shapes must agree, or the builtin type of the exception.
 """
 
+import inspect
+import warnings
+
 import numpy as np
 import pytest
 
@@ -278,7 +281,6 @@ lax.full((2,), 3, np.uint8)
 lax.full((2,), 3.0, float)
 lax.full((2, -3), 1)
 lax.full((2,), v)
-lax.full((2,), 'a')
 lax.full((2,), np.float64(1))
 lax.full_like(x, 3.0)
 lax.full_like(x, True)
@@ -342,7 +344,7 @@ lax.gather(x, n1, G((1,), (0,), (0,)), (1, 4), mode='fill', fill_value=nan)
 lax.gather(i, n1, G((), (0,), (0,)), (1,), mode='fill')
 lax.gather(i, n1, G((), (0,), (0,)), (1,), mode='fill', fill_value=3.7)
 lax.gather(x, n1, G((1,), (0,), (0,)), (1, 4), mode='wrap')
-lax.gather(x, x, G((1,), (0,), (0,)), (1, 4))
+lax.gather(x, a('f4', [[0]]), G((1,), (0,), (0,)), (1, 4))
 lax.scatter(x, n1, x, S((1,), (0,), (0,)))
 lax.scatter_add(x, n1, x, S((1,), (0,), (0,)))
 lax.scatter_add(x, n1, x, S((1,), (0,), (0,)), mode='clip')
@@ -402,7 +404,7 @@ lax.cumlogsumexp(x, 1)
 lax.sort(lax.neg(x))
 lax.sort(lax.neg(x), dimension=0)
 lax.sort(x, dimension=3)
-lax.sort((i, v[:3]), num_keys=2)
+lax.sort((i, a('f4', [3, 1, 2])), num_keys=2)
 lax.sort((x, v))
 lax.sort([])
 lax.sort((x, x), num_keys=0)
@@ -442,11 +444,6 @@ lax.GatherScatterMode.from_any('wrap')
 lax.no_such_function
 """.strip().splitlines()
 
-#: What we do otherwise, and why.
-DIFFERENT = {
-    "lax.slice(x, (0,), (4, 4))": "",
-}
-
 
 def namespace(module, array):
     def a(dtype, values):
@@ -476,7 +473,9 @@ def namespace(module, array):
 def outcome(expression, names):
     """(None, value) or (the builtin type of the exception, its text)."""
     try:
-        return None, eval(expression, names)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return None, eval(expression, names)
     except Exception as error:
         builtin = next(t for t in type(error).__mro__ if t.__module__ == "builtins")
         return builtin, f"{type(error).__name__}: {error}"
@@ -507,14 +506,10 @@ def test_the_oracle_agrees(expression, jax):
         assert tree.structure(found).num_leaves == structure.num_leaves
         for x, y in zip(tree.leaves(found), leaves, strict=True):
             same(x, y)
-    elif error is not TypeError or "NoneType" not in found:
-        assert len(found) > 20
 
 
 def test_names_are_the_oracles():
     """Every public name is one of the oracle's, with its parameters."""
-    import inspect
-
     for name in lax.__all__:
         assert hasattr(jax_lax, name), name
         ours, theirs = getattr(lax, name), getattr(jax_lax, name)

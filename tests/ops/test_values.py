@@ -33,13 +33,13 @@ ORACLE = {
         x, y, op.dimension_numbers, preferred_element_type=op.preferred_element_type
     ),
 }
-for _name in "sum prod max min and or xor".split():
+for _name in ("sum", "prod", "max", "min", "and", "or", "xor"):
     _reduce = getattr(lax, f"reduce_{_name}")
     ORACLE[f"reduce_{_name}"] = lambda op, x, _reduce=_reduce: _reduce(x, op.axes)
 for _name in ("argmax", "argmin"):
     _arg = getattr(lax, _name)
     ORACLE[_name] = lambda op, x, _arg=_arg: _arg(x, op.axes[0], op.index_dtype)
-for _name in "cumsum cumprod cummax cummin cumlogsumexp".split():
+for _name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
     _running = getattr(lax, _name)
     ORACLE[_name] = lambda op, x, _running=_running: _running(x, op.axis, op.reverse)
 
@@ -49,9 +49,9 @@ tanh asinh acosh atanh logistic lgamma digamma erf erfc erf_inv bessel_i0e besse
 cbrt pow square abs real imag conj complex add sub mul div rem max min nextafter population_count
 clz shift_left shift_right_logical shift_right_arithmetic eq ne lt le gt ge select_n clamp zeta
 polygamma mulhi
-""".split()
+"""
 
-NAMES = [*ELEMENTWISE, *ORACLE]
+NAMES = [*ELEMENTWISE.split(), *ORACLE]
 EPS = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 2e-6, "complex64": 4e-6}
 
 

@@ -89,7 +89,7 @@ def compile_program(
     function, declared = driver.text()
     images = [assemble(module_text(target, [function], declared), target)]
     images += [image(kernel, name, target) for name, kernel in driver.kernels.items()]
-    images += [_object(name, make, target) for name, make in driver.codes.items()]
+    images += [_object(code_key(name, target), make, target) for name, make in driver.codes.items()]
     table = {"arena": program.arena, "imports": list(driver.imported), "meta": meta}
     return CompiledProgram(_packed(table, images), table, images)
 
@@ -126,6 +126,11 @@ def kernel_name(kernel: Kernel, target: Target) -> str:
     digest = hashlib.sha256(target.fingerprint.encode())
     digest.update(canonical(kernel))
     return "k" + digest.hexdigest()[:40]
+
+
+def code_key(name: str, target: Target) -> str:
+    """The key of a library function's object code."""
+    return "c" + hashlib.sha256(f"{target.fingerprint}\n{name}".encode()).hexdigest()
 
 
 def image(kernel: Kernel, name: str, target: Target) -> bytes:

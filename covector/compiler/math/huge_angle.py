@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from covector.compiler.math import coefficients
 from covector.compiler.math.formats import (
     F32,
@@ -16,35 +18,54 @@ from covector.compiler.math.formats import (
     shift_right,
     sign_of,
 )
-from covector.ir.scalar import Expr, cast, const, expr, select
+from covector.ir.scalar import Expr, cast, const, expr, fma, select
 
 _LOW = (1 << 32) - 1
 _MAGIC_BITS = 0x4330000000000000  # of 2.0**52: or-ing a 32-bit integer adds it
 
 
-def turns(x: Expr) -> tuple[Expr, Expr | None]:
-    """(high, low): turns in [-1/2, 1/2] such that x / (2 pi) - (high + low) is an integer.
+def reduce_huge(x: Expr, per_turn: int, ahead: float) -> tuple[Expr, Expr | None, Expr]:
+    """(high, low, odd): x / (2 pi) * per_turn + ahead = n + high + low, but for whole turns.
 
-    For a huge x.  A float64 `high` alone suffices for a float32 `x`; NaN where x is not finite.
+    |high| <= 1/2 or hardly more; `odd` is the sign bit of an int64, set where n is odd.  A float64
+    `high` alone suffices for a float32 `x`.  NaN where x is not finite.
     """
-    return _turns_of_double(x) if format_of(x) is F64 else (_turns_of_single(x), None)
+    if format_of(x) is F64:
+        high, low = _turns_of_double(x)
+        n, odd = nearest(high, float(per_turn), ahead)
+        return fma(high, per_turn, -n), low * float(per_turn), odd
+    parts = _turns_of_single(x)
+    n, odd = nearest(_sum(parts), float(per_turn), ahead)
+    # Added to the parts, n makes their sum small, hence exact as far as it matters.
+    return _sum([n * (-1.0 / per_turn), *parts]) * float(per_turn), None, odd
 
 
-def _turns_of_single(x: Expr) -> Expr:
-    """x has 24 bits, each part of 1 / (2 pi) 29: their product is exact in float64.
+def nearest(x: Expr, scale: float, ahead: float) -> tuple[Expr, Expr]:
+    """(n - ahead, a sign bit for odd n) where n = round(x * scale + ahead)."""
+    f = format_of(x)
+    shifted = fma(x, scale, ahead) + f.magic if ahead else fma(x, scale, f.magic)
+    n = shifted - f.magic
+    return n - ahead if ahead else n, shift_left(f.bits(shifted), f.width - 1)
 
-    So is its fractional part; and sums of such parts are, as far as their bits matter: where
-    high ones cancel, low ones gain room.
+
+def _sum(terms: list[Expr]) -> Expr:
+    total = terms[0]
+    for term in terms[1:]:
+        total = total + term
+    return total
+
+
+def _turns_of_single(x: Expr) -> list[Expr]:
+    """Parts that add up to x / (2 pi), but for whole turns; they grow less from one to the next.
+
+    x has 24 bits, each part of 1 / (2 pi) 29: their product is exact in float64.  So is what is
+    left of it without its integer part; and sums of such rests are, as far as their bits matter:
+    where high ones cancel, low ones gain room.
     """
     assert format_of(x) is F32
     x = cast(x, "float64")
-    total = None
-    for part in coefficients.TURNS["float64"]:
-        product = x * part
-        fraction = product - round_even(product)
-        total = fraction if total is None else total + fraction
-    assert total is not None
-    return total - round_even(total)
+    products = [x * part for part in coefficients.TURNS["float64"]]
+    return [product - round_even(product) for product in products]
 
 
 def _turns_of_double(x: Expr) -> tuple[Expr, Expr]:
@@ -58,7 +79,8 @@ def _turns_of_double(x: Expr) -> tuple[Expr, Expr]:
     p1 = [m1 * word for word in v[1:6]]  # p1[k]: m1 * v[k + 1], of the weight of p0[k]
     low = _high(p0[4]) + _high(p1[4]) + (p0[3] & _LOW) + (p1[3] & _LOW)
     middle = _high(low) + _high(p0[3]) + _high(p1[3]) + (p0[2] & _LOW) + (p1[2] & _LOW)
-    top = _high(middle) + _high(p0[2]) + _high(p1[2]) + p0[1] + p1[1] + shift_left(p0[0] + p1[0], 32)
+    top = _high(middle) + _high(p0[2]) + _high(p1[2]) + p0[1] + p1[1]
+    top = top + shift_left(p0[0] + p1[0], 32)
     return _as_floats(x, top, middle, low)
 
 
@@ -78,7 +100,7 @@ def _window(start: Expr) -> list[Expr]:
     by = start & 63
     back = -by + 63
     found = []
-    for high, low in zip(words, words[1:], strict=False):
+    for high, low in pairwise(words):
         word = expr("shift_left", "int64", high, by) | expr(
             "shift_right_logical", "int64", shift_right(low, 1), back
         )

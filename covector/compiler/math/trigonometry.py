@@ -16,6 +16,7 @@ from covector.compiler.math.formats import (
     F32,
     F64,
     absolute,
+    clamp,
     div,
     eq,
     fast_two_sum,
@@ -24,10 +25,9 @@ from covector.compiler.math.formats import (
     gt,
     horner,
     lt,
-    shift_left,
     two_product,
 )
-from covector.compiler.math.huge_angle import turns
+from covector.compiler.math.huge_angle import nearest, reduce_huge
 from covector.ir.scalar import Expr, bitcast, cast, expr, fma, select
 
 #: From here on, angles are reduced the long way.
@@ -43,33 +43,23 @@ class _Angle:
         self.r, self.error, self.odd = r, error, odd
 
 
-def _nearest(x: Expr, scale: float, ahead: float) -> tuple[Expr, Expr]:
-    """(n - ahead, a sign bit for odd n) where n = round(x * scale + ahead)."""
-    f = format_of(x)
-    shifted = fma(x, scale, ahead) + f.magic if ahead else fma(x, scale, f.magic)
-    n = shifted - f.magic
-    return n - ahead if ahead else n, shift_left(f.bits(shifted), f.width - 1)
-
-
 def _common(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
     """For |x| up to `_HUGE`; `half_turn` is the unit over pi."""
-    n, odd = _nearest(x, 1 / (math.pi * half_turn), ahead)
+    n, odd = nearest(x, 1 / (math.pi * half_turn), ahead)
     first, second, third = (part * half_turn for part in coefficients.PI[x.dtype])
-    r0 = fma(n, -second, fma(n, -first, x))  # the first difference is exact
-    r = fma(n, -third, r0)
-    return _Angle(r, fma(n, -third, r0 - r) if exact else None, odd)
+    exactly = fma(n, -first, x)  # nothing is lost here
+    r = fma(n, -second, exactly)
+    if not exact:
+        return _Angle(fma(n, -third, r), None, odd)
+    return _Angle(r, fma(n, -third, fma(n, -second, exactly - r)), odd)
 
 
 def _huge(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
-    high, low = turns(x)
-    high = high * (2 / half_turn)
-    n, odd = _nearest(high, 1.0, ahead)
-    u = high - n  # exact where it is small
+    u, low, odd = reduce_huge(x, round(2 / half_turn), ahead)
     pi_high, pi_low, _ = (part * half_turn for part in coefficients.PI["float64"])
-    if format_of(x) is F64:
-        assert low is not None
+    if low is not None:
         product, error = two_product(u, F64.const(pi_high))
-        rest = fma(u, pi_low, fma(low * (2 / half_turn), pi_high, error))
+        rest = fma(u, pi_low, fma(low, pi_high, error))
         r, error = fast_two_sum(product, rest)
         return _Angle(r, error, odd)
     r = u * pi_high
@@ -95,10 +85,10 @@ def _reduce(x: Expr, half_turn: float, ahead: float = 0.0, exact: bool = False) 
 
 
 def _sin_of(angle: _Angle) -> Expr:
-    """(-1)**n sin r for |r| <= pi / 2."""
+    """(-1)**n sin r for |r| <= pi / 2; its last rounding must not lead beyond 1."""
     r = flip(angle.r, angle.odd)
     z = r * r
-    return fma(r * z, horner(z, coefficients.SIN[r.dtype]), r)
+    return clamp(fma(r * z, horner(z, coefficients.SIN[r.dtype]), r), -1.0, 1.0)
 
 
 def sin(x: Expr) -> Expr:
@@ -116,8 +106,9 @@ def tan(x: Expr) -> Expr:
     r = angle.r
     assert angle.error is not None
     z = r * r
-    t = fma(r * z, horner(z, coefficients.TAN[r.dtype]), r)
-    t = fma(angle.error, fma(t, t, 1.0), t)
+    rz, p = r * z, horner(z, coefficients.TAN[r.dtype])
+    t = fma(rz, p, r)
+    t = r + fma(rz, p, angle.error * fma(t, t, 1.0))
     odd = lt(angle.odd, 0)
     quotient = div(select(odd, format_of(x).const(-1.0), t), select(odd, t, 1.0))
     return select(eq(x, 0.0), x, quotient)  # for -0
