@@ -42,7 +42,23 @@ def filter_traceback(error: BaseException) -> None:
     """
     mode = _MODES[config.traceback_filtering]
     if mode is not None:
-        mode(error)
+        for related in _chain(error):
+            mode(related)
+
+
+def _chain(error: BaseException) -> list[BaseException]:
+    """An exception, those that led to it, and the members of groups."""
+    found: list[BaseException] = []
+    pending: list[Any] = [error]
+    while pending:
+        related = pending.pop()
+        if related is not None and not any(related is known for known in found):
+            found.append(related)
+            pending += [related.__cause__, related.__context__]
+            if isinstance(related, BaseExceptionGroup):
+                members: tuple[Any, ...] = related.exceptions
+                pending += members
+    return found
 
 
 def _remove_quietly(error: BaseException) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Final, TypeVar
 from .options import ANY, INERT, OPTIONS, Option
 
 _MISSING: Final = object()
+_KEYS_LIMIT: Final = 4096
 
 
 class TraceKey(tuple[Any, ...]):
@@ -62,7 +63,16 @@ class _Shared:
         # The types are part of the identity: 1, 1.0 and True are equal but not interchangeable.
         exact = (values, tuple(map(type, values)))
         key = self.keys.get(exact)
-        return key if key is not None else self.keys.setdefault(exact, TraceKey(values))
+        if key is not None:
+            return key
+        if len(self.keys) >= _KEYS_LIMIT:
+            # Values of user contexts may be without number. Keys still in use lose their twins,
+            # which costs a trace; the process-wide key must stay the same object.
+            self.derived.clear()
+            kept = {e: k for e, k in self.keys.items() if k is Config.current_key}
+            self.keys.clear()
+            self.keys.update(kept)
+        return self.keys.setdefault(exact, TraceKey(values))
 
 
 _shared: Final = _Shared()
@@ -205,6 +215,11 @@ def _count_overriding() -> None:
     )
 
 
+def _count_change(before: TraceKey, after: TraceKey) -> None:
+    base = Config.current_key
+    _shared.overriding_threads += (after is not base) - (before is not base)
+
+
 def _notify(option: Option, event: str) -> None:
     for callback in _shared.callbacks:
         callback(option, event)
@@ -228,9 +243,9 @@ class Scope:
             self._saved.append((local, saved, key, _shared.epoch))
             for option, value in self._changes:
                 local[option.name] = value
-            local["current_key"] = _derive(key, self._traced)
+            derived = local["current_key"] = _derive(key, self._traced)
             _shared.overriding[id(local)] = local
-            _count_overriding()
+            _count_change(key, derived)
             if _shared.callbacks:
                 self._announce_entry()
 
@@ -245,27 +260,33 @@ class Scope:
     def __exit__(self, *exc: object) -> None:
         with _shared.lock:
             self._restore()
-            for option, _ in self._changes:
-                _notify(option, "exit")
+            if _shared.callbacks:
+                for option, _ in self._changes:
+                    _notify(option, "exit")
 
     def _restore(self) -> None:
         mine = config.__dict__
         # One scope object may be entered by several threads at once; each undoes its own.
         at = len(self._saved) - 1
-        while self._saved[at][0] is not mine:
+        while at >= 0 and self._saved[at][0] is not mine:
             at -= 1
+        if at < 0:
+            names = ", ".join(option.name for option, _ in self._changes)
+            raise RuntimeError(f"the scope of {names} is left by a thread that did not enter it")
         local, saved, key, epoch = self._saved.pop(at)
-        for (option, _), value in zip(self._changes, saved, strict=True):
+        for (option, _), value in zip(self._changes, saved):  # noqa: B905 (speed)
             if value is _MISSING:
                 local.pop(option.name, None)
             else:
                 local[option.name] = value
+        before = local["current_key"]
         if len(local) == 1:  # only the key is left
             local.clear()
-            _shared.overriding.pop(id(local), None)
+            del _shared.overriding[id(local)]
+            _count_change(before, Config.current_key)
         else:
-            local["current_key"] = key if epoch == _shared.epoch else _key_of(local)
-        _count_overriding()
+            after = local["current_key"] = key if epoch == _shared.epoch else _key_of(local)
+            _count_change(before, after)
 
     def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(fun)

@@ -17,7 +17,8 @@ from typing import Any, Final
 _ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # Frames of the import machinery and of NumPy's dispatcher have no file of their own.
 _excluded: list[str] = ["<frozen ", "<__array_function__", _ROOT]
-
+_STANDARD_LIBRARY: Final = os.path.dirname(os.path.abspath(linecache.__file__)) + os.sep
+_INSTALLED: Final = tuple(_STANDARD_LIBRARY + name for name in ("site-packages", "dist-packages"))
 
 # Documented, in spite of its name.
 _getframe: Final[Callable[[int], FrameType]] = sys._getframe  # pyright: ignore[reportPrivateUsage]
@@ -28,20 +29,45 @@ class _Internal(dict[str, bool]):
 
     def __missing__(self, filename: str) -> bool:
         internal = filename.startswith(tuple(_excluded))
-        if not internal and not os.path.isabs(filename):
+        if not internal and filename[:1] != "<" and not os.path.isabs(filename):
             internal = os.path.abspath(filename).startswith(tuple(_excluded))
         self[filename] = internal
         return internal
 
 
+class _NotUser(dict[str, bool]):
+    """File name -> whether code in it is nobody's program: Covector, Python's library, NumPy.
+
+    NumPy's functions call ours back (``np.sum(x)``), as does ``functools``; the line that matters
+    is above them.
+    """
+
+    def __missing__(self, filename: str) -> bool:
+        numpy = getattr(sys.modules.get("numpy"), "__file__", None)
+        skipped = (
+            _internal[filename]
+            or (filename.startswith(_STANDARD_LIBRARY) and not filename.startswith(_INSTALLED))
+            or (numpy is not None and filename.startswith(os.path.dirname(numpy) + os.sep))
+        )
+        self[filename] = skipped
+        return skipped
+
+
 _internal: Final = _Internal()
+_not_user: Final = _NotUser()
 
 
 def register_exclusion(path: str) -> None:
     """Treats files under a path as internal: their frames are never named as the user's."""
     path = os.path.abspath(path)
     _excluded.append(path + os.sep if os.path.isdir(path) else path)
+    forget()
+
+
+def forget() -> None:
+    """Classifies all files again when they are next met."""
     _internal.clear()
+    _not_user.clear()
 
 
 def is_internal(filename: str) -> bool:
@@ -120,11 +146,11 @@ class StoredSource:
 
 
 def user_frame(depth: int = 1) -> Source | None:
-    """The innermost frame outside Covector, `depth` frames up or further; None if there is none."""
+    """The innermost frame of the user, `depth` frames up or further; None if there is none."""
     frame: FrameType | None = _getframe(depth)
-    internal = _internal
+    skipped = _not_user
     code = frame.f_code
-    while internal[code.co_filename]:
+    while skipped[code.co_filename]:
         frame = frame.f_back
         if frame is None:
             return None
@@ -137,7 +163,7 @@ def user_frames(limit: int | None = None) -> list[Source]:
     frames: list[Source] = []
     frame: FrameType | None = _getframe(1)
     while frame is not None and (limit is None or len(frames) < limit):
-        if not _internal[frame.f_code.co_filename]:
+        if not _not_user[frame.f_code.co_filename]:
             frames.append(Source(frame.f_code, frame.f_lasti))
         frame = frame.f_back
     return frames
@@ -147,7 +173,7 @@ def user_stacklevel() -> int:
     """The ``stacklevel`` with which the caller's ``warnings.warn`` names the user's line."""
     level = 1
     frame = _getframe(1)
-    while frame.f_back is not None and _internal[frame.f_code.co_filename]:
+    while frame.f_back is not None and _not_user[frame.f_code.co_filename]:
         frame = frame.f_back
         level += 1
     return level

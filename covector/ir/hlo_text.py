@@ -21,11 +21,7 @@ def element_type(dtype: Any) -> str:
     short = dtypes.short_name(dtype)
     if short.startswith("u"):
         return f"ui{short[1:]}"
-    return (
-        short.replace("_e", "E").replace("m", "M").replace("fn", "FN").replace("uz", "UZ")
-        if ("_" in short)
-        else short
-    )
+    return "f" + short[1:].replace("_", "").upper() if "_" in short else short
 
 
 def tensor_type(aval: ShapedArray) -> str:

@@ -479,9 +479,8 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     >>> print(hex(lax.bitcast_convert_type(1.0, "int32")))
     0x3f800000
     """
-    return as_array(
-        ops.cast.bitcast_convert_type(operand, user_dtype(new_dtype, "bitcast_convert_type"))
-    )
+    new = user_dtype(new_dtype, "bitcast_convert_type")
+    return as_array(ops.cast.bitcast_convert_type(operand, new))
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:

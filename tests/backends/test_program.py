@@ -132,7 +132,7 @@ def test_gemm(x, y, numbers, dtype):
     left, right = np.asarray(draw(x)), np.asarray(draw(y))
     want = np.asarray(np.einsum(left, a, right, b, free))
     slots = [slot(x, dtype, "in"), slot(y, dtype, "in"), slot(want.shape, dtype, "out")]
-    step = LibraryCall("gemm", [0, 1], [2], (numbers,))
+    step = LibraryCall("gemm", [0, 1], [2], [x, y, want.shape], (numbers,))
     code = compile_program(Program("p", slots, [0, 1], [2], [step], []))
     out = np.full(want.shape, np.nan, dtype)
     run_program(code, [left, right], [out])
@@ -142,6 +142,6 @@ def test_gemm(x, y, numbers, dtype):
 
 def test_unknown_routine_is_named():
     slots = [slot([3], "float32", "in"), slot([3], "float32", "out")]
-    step = LibraryCall("no_such", [0], [1], ())
+    step = LibraryCall("no_such", [0], [1], [(3,), (3,)])
     with pytest.raises(NotImplementedError, match="no_such"):
         compile_program(Program("p", slots, [0], [1], [step], []))

@@ -20,7 +20,8 @@ def slot(array, home):
 def library(name, attributes, inputs, outputs):
     slots = [*(slot(x, "in") for x in inputs), *(slot(y, "out") for y in outputs)]
     m, n = len(inputs), len(outputs)
-    step = LibraryCall(name, range(m), range(m, m + n), attributes)
+    shapes = [a.shape for a in (*inputs, *outputs)]
+    step = LibraryCall(name, range(m), range(m, m + n), shapes, attributes)
     code = compile_program(Program("p", slots, range(m), range(m, m + n), [step], []))
     pairs = [guarded(y) for y in outputs]
     before = [room.copy() for _, room in pairs]

@@ -130,6 +130,19 @@ def test_a_scope_can_be_shared_by_threads():
     assert sorted(seen) == [False, False, True, True]
 
 
+def test_a_scope_ends_in_its_thread():
+    scope = config.scoped(debug=1)
+    with scope:
+
+        def leave():
+            with pytest.raises(RuntimeError, match="scope of debug is left by a thread that did"):
+                scope.__exit__(None, None, None)
+            return True
+
+        assert in_thread(leave)
+        assert config.debug == 1
+
+
 def test_context_managers_of_single_options():
     with module.enable_x64():
         assert config.enable_x64
@@ -185,6 +198,20 @@ def test_values_that_are_equal_but_not_the_same_have_different_keys():
         context([])
     with pytest.raises(TypeError, match="a hashable value"):
         make_user_context([])
+
+
+def test_keys_are_bounded(monkeypatch):
+    monkeypatch.setattr(module, "_KEYS_LIMIT", len(module._shared.keys) + 10)
+    context = make_user_context()
+    base = config.current_key
+    for i in range(50):
+        with context(i):
+            assert config.overriding_threads == 1
+            with config.scoped(enable_x64=True), config.scoped(enable_x64=False):
+                assert context.value == i
+        with context(None):
+            assert config.current_key is base
+    assert len(module._shared.keys) <= module._KEYS_LIMIT
 
 
 def test_update_reaches_threads_that_hold_other_overrides():

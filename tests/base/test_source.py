@@ -1,6 +1,7 @@
 """The user's own line, and tracebacks without internal frames."""
 
 import _thread
+import contextlib
 import copy
 import pickle
 import sys
@@ -9,6 +10,7 @@ import traceback
 import types
 import warnings
 
+import numpy as np
 import pytest
 
 from covector._base import source
@@ -91,7 +93,22 @@ def test_exclusions(tmp_path):
         assert namespace["call"]().filename == __file__
     finally:
         source._excluded.pop()
-        source._internal.clear()
+        source.forget()
+
+
+def test_library_frames_are_not_the_users():
+    class Array:
+        def sum(self, *args, **kwargs):
+            return user_frame(2)
+
+    # Python's library and NumPy stand between the call and this method.
+    assert np.sum(Array()).function == "test_library_frames_are_not_the_users"
+    with contextlib.ExitStack() as stack:
+        callback = internal("def internal_function(out):\n    out.append(user_frame())",
+                            user_frame=user_frame)  # fmt: skip
+        out = []
+        stack.callback(callback, out)
+    assert out[0].function == "test_library_frames_are_not_the_users"
 
 
 def test_warnings_name_the_users_line():
@@ -186,6 +203,21 @@ def test_boundary_passes_values_and_looks_like_the_function():
 
     assert add(1, y=2) == 3
     assert (add.__name__, add.__doc__) == ("add", "Adds.")
+
+
+def test_causes_and_groups_are_filtered():
+    public = internal(
+        "def internal_function(f):\n"
+        "    try:\n"
+        "        f(1)\n"
+        "    except ValueError as cause:\n"
+        "        raise ExceptionGroup('many', [cause]) from cause\n",
+    )
+    with pytest.raises(ExceptionGroup) as caught:
+        api_boundary(public)(boom)
+    error = caught.value
+    assert frames_of(error) == ["test_causes_and_groups_are_filtered"]
+    assert frames_of(error.__cause__) == frames_of(error.exceptions[0]) == ["boom"]
 
 
 def test_filter_without_traceback():

@@ -356,7 +356,7 @@ lax.scatter(p, a('i4', [1]), False, S((), (0,), (0,)))
 lax.scatter_add(p, a('i4', [1]), False, S((), (0,), (0,)))
 lax.scatter_add(lax.broadcast(1.0, (2,)), a('i4', [1]), 2.0, S((), (0,), (0,)))
 lax.scatter_apply(v, a('i4', [[0], [0], [9]]), lax.square, S((), (0,), (0,)), update_shape=(3,))
-lax.scatter_apply(v, a('i4', [[0], [3]]), lax.cos, S((), (0,), (0,)), update_shape=(2,), unique_indices=True)
+lax.scatter_apply(v, a('i4', [[0], [3]]), lax.cos, S((), (0,), (0,)), update_shape=(2,), **unique)
 lax.index_take(x, [a('i4', [0, 5, -1])], (0,))
 lax.index_take(x, [a('i4', [0, 2, -1]), a('i4', [0, 1, 1])], (0, 1))
 lax.index_take(x, [a('i4', [0, 2, -1])], (1,))
@@ -392,7 +392,7 @@ lax.reduce(x, 0.0, lax.add, (0, 0))
 lax.reduce(x, 0.0, lax.add, 0)
 lax.reduce((x, x), (0.0, 1.0), lambda a, b: (lax.add(a[0], b[0]), lax.mul(a[1], b[1])), (1,))
 lax.reduce({'a': x}, {'a': 9.0}, lambda a, b: {'a': lax.min(lax.min(a['a'], b['a']), 3.0)}, (0,))
-lax.reduce((x, lax.reshape(lax.iota(int, 12), (3, 4))), (-inf, 0), lambda a, b: (lax.select(lax.gt(a[0], b[0]), a[0], b[0]), lax.select(lax.gt(a[0], b[0]), a[1], b[1])), (0, 1))
+lax.reduce((x, lax.reshape(lax.iota(int, 12), (3, 4))), (-inf, 0), greater, (0, 1))
 lax.cumsum(x, 0, reverse=True)
 lax.cumsum(x, -1)
 lax.cumsum(x, 2)
@@ -449,6 +449,10 @@ def namespace(module, array):
     def a(dtype, values):
         return array(np.asarray(values, dtype))
 
+    def greater(a, b):
+        first = module.gt(a[0], b[0])
+        return tuple(module.select(first, u, v) for u, v in zip(a, b, strict=True))
+
     x = np.arange(12, dtype="f4").reshape(3, 4) / 4
     return {
         "lax": module,
@@ -463,6 +467,8 @@ def namespace(module, array):
         "i4": array(np.array([3, 1, 2, 0], "i4")),
         "p": array(np.array([True, False, True, True])),
         "n1": array(np.array([[5], [1], [-1]], "i4")),
+        "greater": greater,
+        "unique": {"unique_indices": True},
         "G": module.GatherDimensionNumbers,
         "S": module.ScatterDimensionNumbers,
         "nan": float("nan"),

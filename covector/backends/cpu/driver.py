@@ -123,14 +123,12 @@ class Driver:
         self.run_kernel(kernel, [self._pointer(s) for s in step.slots], step.symbols)
 
     def _library_call(self, step: LibraryCall) -> None:
-        inputs, outputs = (
-            [self._operand(s) for s in side] for side in (step.inputs, step.outputs)
-        )
+        operands = [
+            Operand(self._pointer(s), shape, self._program.slots[s].dtype)
+            for s, shape in zip((*step.inputs, *step.outputs), step.shapes, strict=True)
+        ]
+        inputs, outputs = operands[: len(step.inputs)], operands[len(step.inputs) :]
         library.routine(step.name)(Site(self, inputs, outputs, step.attributes))
-
-    def _operand(self, s: int) -> Operand:
-        slot = self._program.slots[s]
-        return Operand(self._pointer(s), slot.shape, slot.dtype)
 
     def _copy_step(self, step: Copy) -> None:
         nbytes = self._program.slots[step.source].nbytes

@@ -47,11 +47,13 @@ def _common(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
     """For |x| up to `_HUGE`; `half_turn` is the unit over pi."""
     n, odd = nearest(x, 1 / (math.pi * half_turn), ahead)
     first, second, third = (part * half_turn for part in coefficients.PI[x.dtype])
-    exactly = fma(n, -first, x)  # nothing is lost here
-    r = fma(n, -second, exactly)
+    near = fma(n, -first, x)  # nothing is lost here
     if not exact:
-        return _Angle(fma(n, -third, r), None, odd)
-    return _Angle(r, fma(n, -third, fma(n, -second, exactly - r)), odd)
+        return _Angle(fma(n, -third, fma(n, -second, near)), None, odd)
+    product, product_error = two_product(n, format_of(x).const(second))
+    r = near - product
+    error = ((near - r) - product) - product_error
+    return _Angle(r, fma(n, -third, error), odd)
 
 
 def _huge(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:

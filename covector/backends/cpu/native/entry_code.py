@@ -86,7 +86,7 @@ def call_entry(self: word, args: word, countf: word, names: word) -> word:
     """The vectorcall of every entry."""
     entry = Entry(self)
     index = entry.index
-    if context.quiet[0] == 0 and index != 0:
+    if (context.quiet[0] == 0 or entry.always != 0) and index != 0:
         found = try_index(index, args, countf & COUNT_MASK, names)
         if found != MISS:
             return found

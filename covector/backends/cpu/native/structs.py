@@ -134,11 +134,15 @@ class Index(Struct):
 
 
 class Entry(Object):
-    """A callable: tries its records, else calls `fallback`, as a method if `is_method`."""
+    """A callable: tries its records, else calls `fallback`, as a method if `is_method`.
+
+    `always`: tries them while something traces, too (who calls it stands below all traces).
+    """
 
     vectorcall: word
     fallback: word
     is_method: word
+    always: word
     index: Index
     state: word  # the Python object that owns the index
     dict: word

@@ -7,7 +7,7 @@ slots, and native functions for some special methods.  Only the stable ABI is us
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 # typeslots.h
@@ -18,7 +18,7 @@ SLOTS: Final = {
     "nb_or": 31, "nb_positive": 32, "nb_power": 33, "nb_remainder": 34, "nb_rshift": 35,
     "nb_subtract": 36, "nb_true_divide": 37, "nb_xor": 38, "tp_call": 50, "tp_clear": 51,
     "tp_dealloc": 52, "tp_descr_get": 54, "tp_methods": 64, "tp_new": 65, "tp_richcompare": 67,
-    "tp_traverse": 71, "tp_members": 72, "nb_matrix_multiply": 75,
+    "tp_traverse": 71, "tp_members": 72, "tp_getset": 73, "nb_matrix_multiply": 75,
 }  # fmt: skip
 
 # object.h
@@ -62,6 +62,27 @@ class Method(ctypes.Structure):
     )
 
 
+class Property(ctypes.Structure):
+    """PyGetSetDef."""
+
+    _fields_ = (
+        ("name", ctypes.c_char_p),
+        ("get", ctypes.c_void_p),
+        ("set", ctypes.c_void_p),
+        ("doc", ctypes.c_char_p),
+        ("closure", ctypes.c_void_p),
+    )
+
+
+def attribute_dictionary() -> Property:
+    """`__dict__`, for a type that has a field for it."""
+    api = ctypes.pythonapi
+    get, change = (
+        ctypes.cast(f, ctypes.c_void_p) for f in (api.PyObject_GenericGetDict, api.PyObject_GenericSetDict)
+    )
+    return Property(b"__dict__", get, change, None, None)
+
+
 class _Slot(ctypes.Structure):
     _fields_ = (("slot", ctypes.c_int), ("value", ctypes.c_void_p))
 
@@ -99,23 +120,25 @@ def make_type(
     size: int,
     slots: Mapping[str, int],
     members: list[Member],
-    methods: list[Method] | None = None,
+    methods: Sequence[Method] = (),
+    properties: Sequence[Property] = (),
     flags: int = 0,
     namespace: Mapping[str, Any] | None = None,
 ) -> type:
-    """A heap type of `size` bytes with native `slots` (name -> address), members and methods.
+    """A heap type of `size` bytes with native `slots` (name -> address), members and so on.
 
     namespace: Python attributes to set on it, such as the methods of a class.
     """
-    member_array = (Member * (len(members) + 1))(*members)
+    arrays = {
+        "tp_members": (Member * (len(members) + 1))(*members),
+        "tp_methods": (Method * (len(methods) + 1))(*methods),
+        "tp_getset": (Property * (len(properties) + 1))(*properties),
+    }
     entries = [(SLOTS[slot], address) for slot, address in slots.items()]
-    entries.append((SLOTS["tp_members"], ctypes.addressof(member_array)))
-    method_array = (Method * (len(methods or ()) + 1))(*(methods or ()))
-    if methods:
-        entries.append((SLOTS["tp_methods"], ctypes.addressof(method_array)))
+    entries += [(SLOTS[slot], ctypes.addressof(array)) for slot, array in arrays.items()]
     slot_array = (_Slot * (len(entries) + 1))(*(_Slot(*entry) for entry in entries))
     spec = _Spec(name.encode(), size, 0, DEFAULT | flags, slot_array)
-    _kept.append((member_array, method_array, slot_array, spec))
+    _kept.append((arrays, slot_array, spec))
     made = _from_spec(ctypes.byref(spec))
     for key, value in (namespace or {}).items():
         setattr(made, key, value)
