@@ -12,11 +12,13 @@ from covector._base.context import Context
 from covector.backends.cpu.backend import CpuBackend
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Op
+from covector.numpy.methods import array_methods
 from covector.ops.call import Jit
 from covector.runtime import array, dispatch
 from covector.runtime.backend import backends
 from covector.sharding import SingleDeviceSharding
 from covector.trace.evaluate import EvalTrace
+from covector.trace.tracer import Tracer
 
 
 def _compile(op: Op, avals: tuple[ShapedArray, ...]) -> Any:
@@ -37,3 +39,6 @@ Context.trace = EvalTrace(dispatch.evaluate)
 array.default_sharding[:] = [SingleDeviceSharding]
 backends.add(CpuBackend())
 dispatch.compilers.append(_compile)
+array.install_methods(array_methods())  # not by setattr: some have native forms
+for _name, _method in array_methods().items():
+    setattr(Tracer, _name, _method)

@@ -374,6 +374,76 @@ def sinh(dtype: str) -> Any:
 
 
 @entry
+def asin(dtype: str) -> Any:
+    """(asin x - x) / x**3 as a function of x**2, |x| <= 1/2."""
+    return odd_fit(mpmath.asin, mpf(1) / 6, mpf(0.5), pick(dtype, 5, 13), dtype)
+
+
+@entry
+def atan(dtype: str) -> Any:
+    """(atan x - x) / x**3 as a function of x**2, |x| <= 1 or (float64) 1/2."""
+    return odd_fit(mpmath.atan, -mpf(1) / 3, pick(dtype, 1, mpf(0.5)), pick(dtype, 9, 14), dtype)
+
+
+@entry
+def atanh(dtype: str) -> Any:
+    """(atanh x - x) / x**3 as a function of x**2, |x| <= 0.23."""
+    return odd_fit(mpmath.atanh, mpf(1) / 3, mpf("0.23"), pick(dtype, 4, 9), dtype)
+
+
+@entry
+def erfcx(dtype: str) -> Any:
+    """(x + c) erfc(x) e**(x**2) as a function of t = (x - c) / (x + c), as far as erfc x > 0."""
+    c = pick(dtype, 3, 4)
+    end = pick(dtype, mpf("10.1"), mpf("27.3"))
+
+    def f(t: Any) -> Any:
+        x = c * (1 + t) / (1 - t)
+        return mpmath.erfc(x) * mpmath.exp(x * x) * (x + c)
+
+    return fit(f, (-1, (end - c) / (end + c)), pick(dtype, 10, 24), dtype)
+
+
+@entry
+def log2_of_ratio(dtype: str) -> Any:
+    """log2((1 + s) / (1 - s)) / s as a function of s**2, to 38 bits: for pow of float32."""
+    del dtype  # evaluated in float64 only
+
+    def f(z: Any) -> Any:
+        s = mpmath.sqrt(z)
+        return mpmath.log((1 + s) / (1 - s), 2) / s
+
+    end = (mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1)
+    return fit(taylor_ratio(f, 2 / LN2), (0, end**2), 5, "float64")
+
+
+@entry
+def exp2_short(dtype: str) -> Any:
+    """2**r for |r| <= 1/2, to 29 bits: for pow of float32."""
+    del dtype  # evaluated in float64 only
+    return fit(lambda r: mpf(2) ** r, (mpf(-0.5), mpf(0.5)), 7, "float64")
+
+
+@entry
+def log_of_ratio(dtype: str) -> Any:
+    """(log((1 + s) / (1 - s)) / (2 s) - 1 - s**2 / 3) / s**4 as a function of s**2, for pow."""
+
+    def f(z: Any) -> Any:
+        s = mpmath.sqrt(z)
+        return (mpmath.atanh(s) / s - 1 - z / 3) / z**2
+
+    end = (mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1)
+    weight = taylor_ratio(lambda z: z**2, 0)
+    return fit(taylor_ratio(f, mpf(1) / 5), (0, end**2), pick(dtype, 2, 8), dtype, weight)
+
+
+@entry
+def cbrt(dtype: str) -> Any:
+    """A start for the cube root of 1 <= m < 2: to 10 or 20 bits."""
+    return fit(mpmath.cbrt, (1, 2), pick(dtype, 3, 6), dtype)
+
+
+@entry
 def erf(dtype: str) -> Any:
     """-log(erfc x) / x where erf x < 1, as c + polynomial: erf x = -expm1(-x times it)."""
     slope = 2 / mpmath.sqrt(mp.pi)

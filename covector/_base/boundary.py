@@ -52,13 +52,16 @@ def _chain(error: BaseException) -> list[BaseException]:
     pending: list[Any] = [error]
     while pending:
         related = pending.pop()
-        if related is not None and not any(related is known for known in found):
+        if isinstance(related, BaseException) and not any(related is known for known in found):
             found.append(related)
             pending += [related.__cause__, related.__context__]
-            if isinstance(related, BaseExceptionGroup):
-                members: tuple[Any, ...] = related.exceptions
-                pending += members
+            pending += _members(related)
     return found
+
+
+def _members(error: BaseException) -> tuple[Any, ...]:
+    is_group = isinstance(error, BaseExceptionGroup)
+    return getattr(error, "exceptions", ()) if is_group else ()
 
 
 def _remove_quietly(error: BaseException) -> None:

@@ -47,7 +47,7 @@ class _Shared:
     """What the threads share: the options by name, interned keys, the threads with overrides."""
 
     def __init__(self) -> None:
-        self.lock: Final = threading.RLock()
+        self.lock = threading.RLock()
         self.options: Final[dict[str, Option]] = {}
         self.names: Final[dict[str, str]] = {}  # every accepted spelling -> the option's name
         self.positions: dict[str, int] = {}  # traced option -> its place in a key
@@ -437,8 +437,22 @@ def make_user_context(default_value: Any = None) -> UserContext:
     return UserContext(option)
 
 
+def _after_fork() -> None:
+    """In the child: only the thread that forked is left."""
+    _shared.lock = threading.RLock()
+    mine = config.__dict__
+    gone = [identity for identity, local in _shared.overriding.items() if local is not mine]
+    for identity in gone:
+        del _shared.overriding[identity]
+    _count_overriding()
+    if gone:
+        _notify(_shared.options["enable_x64"], "exit")
+
+
 config: Final = Config()
 declare(*OPTIONS, *INERT)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 _spell("x64_enabled", "enable_x64")
 
 

@@ -251,9 +251,7 @@ def _integer_power(x: Any, n: Any) -> Any:
     odd = point.ne(point.and_(n, one), zero)
     minus_one = number(x, -1)
     of_minus_one = select(odd, minus_one, one)
-    inverse = select(
-        point.eq(x, one), one, select(point.eq(x, minus_one), of_minus_one, zero)
-    )
+    inverse = select(point.eq(x, one), one, select(point.eq(x, minus_one), of_minus_one, zero))
     return select(point.lt(n, zero), inverse, total)
 
 
@@ -276,6 +274,14 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     finite = select(empty, large, finite)
     infinite = point.or_(isinf(x1), isinf(x2))
     return select(infinite, like(large, float("inf")), finite)
+
+
+def safe_sqrt(x: Any) -> Any:
+    """The square root of what is not negative, whose derivative at 0 counts as 0."""
+    like = ops.families.like
+    zero = point.eq(x, like(x, 0))
+    root = point.sqrt(select(zero, like(x, 1), x))
+    return select(zero, like(x, 0), root)
 
 
 # Extrema that ignore NaN, steps

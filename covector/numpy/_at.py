@@ -16,7 +16,6 @@ from covector.numpy._creation import asarray
 from covector.numpy._index_parse import Int, Many, NewAxis, Parsed, Range, parse
 from covector.numpy._indexing import getitem, stack_positions, wrapped
 from covector.ops.scatter import (
-    GatherScatterMode,
     Scatter,
     ScatterAdd,
     ScatterDimensionNumbers,
@@ -400,9 +399,7 @@ def _broadcast_values(values: Any, grid: _Grid, who: str) -> Any:
     return ops.shape.reshape(convert.broadcast_to(values, wanted), grid.shape())
 
 
-def put(
-    a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True
-) -> Any:
+def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
     """`a` with the elements at the flat positions `ind` replaced by `v`, which is repeated.
 
     `inplace` must be False: arrays are immutable, the result is a new one.  mode: 'clip',
@@ -456,9 +453,7 @@ def put_along_axis(
     if axis is None:
         axis, arr = 0, ops.shape.reshape(arr, (arr.size,))
     if not convert.is_kind(indices, np.integer):
-        raise TypeError(
-            f"put_along_axis: indices must have an integer type; got {indices.dtype}"
-        )
+        raise TypeError(f"put_along_axis: indices must have an integer type; got {indices.dtype}")
     if arr.ndim != indices.ndim:
         raise ValueError(
             "put_along_axis arguments 'arr' and 'indices' must have same ndim. "

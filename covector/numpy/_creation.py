@@ -12,7 +12,7 @@ from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
 from covector.numpy import convert
-from covector.numpy.convert import SCALARS, cast, operands, placed, shape_of, strong, user_dtype
+from covector.numpy.convert import SCALARS, operands, placed, shape_of, strong, user_dtype
 from covector.runtime.array import Array
 from covector.runtime.interchange import from_dlpack as array_from_dlpack
 from covector.runtime.interchange import from_numpy
@@ -341,9 +341,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     return _constant("empty", shape, 0, dtype, device, out_sharding)
 
 
-def _constant(
-    who: str, shape: Any, value: int, dtype: Any, device: Any, out_sharding: Any
-) -> Any:
+def _constant(who: str, shape: Any, value: int, dtype: Any, device: Any, out_sharding: Any) -> Any:
     wanted = dtypes.default_float() if dtype is None else user_dtype(dtype, who)
     return placed(_filled(shape_of(shape, who), value, wanted), device, out_sharding)
 
@@ -390,9 +388,7 @@ def ones_like(
     return _like("ones_like", a, 1, dtype, shape, device, out_sharding)
 
 
-def empty_like(
-    prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None
-) -> Any:
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
     """Zeros of the shape and dtype of `prototype`.
 
     >>> import covector.numpy as cnp
@@ -417,5 +413,3 @@ def _aval_like(a: Any, who: str) -> ShapedArray:
     if hasattr(a, "shape") and hasattr(a, "dtype") and not isinstance(a, (Array, Tracer)):
         return ShapedArray(tuple(a.shape), dtypes.canonicalize_dtype(a.dtype, True))
     return typeof(operands(who, a)[0])
-
-

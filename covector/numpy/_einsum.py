@@ -97,7 +97,7 @@ def _text(labels: Sequence[Any]) -> str:
 
 
 class Step(NamedTuple):
-    """Take the operands at `places` away; contract them to an array with `labels`."""
+    """Take the operands at `places` away; contract them to an array with `labels`, in any order."""
 
     places: tuple[int, ...]
     labels: str
@@ -137,7 +137,7 @@ def _plan(written: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> P
         for k in chosen:
             live.pop(k)
         needed = set(output).union(*live)
-        labels = "".join(sorted(taken & needed)) if live else output
+        labels = "".join(sorted(taken & needed))
         live.append(labels)
         steps.append(Step(chosen, labels))
     return Plan(tuple(terms), tuple(steps), output)
@@ -178,17 +178,15 @@ def _path(inputs: str, output: str, shapes: Any, optimize: Any) -> Sequence[Any]
 
 def _run(plan: Plan, arrays: list[Any], contract: Any) -> Any:
     sizes = _sizes(plan.inputs, [x.shape for x in arrays])
-    live = [
-        _normal(x, labels, sizes) for x, labels in zip(arrays, plan.inputs, strict=True)
-    ]
+    live = [_normal(x, labels, sizes) for x, labels in zip(arrays, plan.inputs, strict=True)]
     for step in plan.steps:
         chosen = [live.pop(k) for k in step.places][::-1]
         x, labels = chosen[0]
-        for y, more in chosen[1:]:
-            later = set(step.labels).union(*(m for z, m in chosen[1:] if z is not y))
-            x, labels = _pair(x, labels, y, more, later, contract)
-        live.append((_summed(x, labels, step.labels, sizes), step.labels))
-    return live[0][0]
+        for k, (y, more) in enumerate(chosen[1:], 2):
+            needed = set(step.labels).union(*(m for _, m in chosen[k:]))
+            x, labels = _pair(x, labels, y, more, needed, contract)
+        live.append(_summed(x, labels, step.labels))
+    return _arranged(*live[0], plan.output, sizes)
 
 
 def _normal(x: Any, labels: str, sizes: dict[str, int]) -> tuple[Any, str]:
@@ -215,16 +213,18 @@ def _diagonal(x: Any, first: int, second: int) -> Any:
     return ops.shape.slice_along(flat, len(rest), 0, n * n, n + 1)
 
 
-def _summed(x: Any, labels: str, kept: str, sizes: dict[str, int]) -> Any:
-    """`x` with just the labels `kept`, in their order."""
+def _summed(x: Any, labels: str, kept: str) -> tuple[Any, str]:
+    """`x` summed over the labels that are not kept."""
     away = tuple(d for d, label in enumerate(labels) if label not in kept)
-    x = _add_up(x, away)
-    labels = "".join(label for label in labels if label in kept)
-    x = ops.shape.transpose(x, [labels.index(label) for label in kept if label in labels])
-    if len(labels) < len(kept):
-        places = [d for d, label in enumerate(kept) if label in labels]
-        x = ops.shape.broadcast_in_dim(x, [sizes[label] for label in kept], places)
-    return x
+    return _add_up(x, away), "".join(label for label in labels if label in kept)
+
+
+def _arranged(x: Any, labels: str, wanted: str, sizes: dict[str, int]) -> Any:
+    """`x` with its axes in the wanted order."""
+    x = ops.shape.transpose(x, [labels.index(label) for label in wanted if label in labels])
+    shape = [sizes[label] for label in wanted]
+    places = [d for d, label in enumerate(wanted) if label in labels]
+    return x if len(places) == len(wanted) else ops.shape.broadcast_in_dim(x, shape, places)
 
 
 def _add_up(x: Any, axes: tuple[int, ...]) -> Any:
@@ -269,4 +269,3 @@ def _elementwise(x: Any, x_labels: str, y: Any, y_labels: str, out: str) -> Any:
         ops.shape.broadcast_in_dim(v, shape, [out.index(label) for label in labels])
         for v, labels in ((x, x_labels), (y, y_labels))
     ))  # fmt: skip
-

@@ -232,14 +232,17 @@ def take(
         raise ValueError(f"Invalid mode {mode!r} for take: wanted 'fill', 'clip' or 'wrap'")
     index = (*(slice(None),) * axis, _position(indices))
     wrap = mode != "clip"
-    return getitem(
-        a, index, mode or "fill", fill_value, indices_are_sorted, unique_indices, wrap
-    )
+    return getitem(a, index, mode or "fill", fill_value, indices_are_sorted, unique_indices, wrap)
 
 
 def _position(indices: Any) -> Any:
-    return indices if isinstance(indices, (int, Tracer)) else np.asarray(indices) \
-        if isinstance(indices, np.generic) else indices
+    return (
+        indices
+        if isinstance(indices, (int, Tracer))
+        else np.asarray(indices)
+        if isinstance(indices, np.generic)
+        else indices
+    )
 
 
 def _modulo(indices: Any, size: int) -> Any:
@@ -291,8 +294,11 @@ def take_along_axis(
         )
     axis = convert.canonical_axis(axis, arr.ndim, "take_along_axis")
     how = GatherScatterMode.from_any(mode)
-    wrap = how is not GatherScatterMode.CLIP if wrap_negative_indices is None \
+    wrap = (
+        how is not GatherScatterMode.CLIP
+        if wrap_negative_indices is None
         else wrap_negative_indices
+    )
     rest = convert.broadcast_shapes("take_along_axis", *(
         (*v.shape[:axis], 1, *v.shape[axis + 1 :]) for v in (arr, indices)
     ))  # fmt: skip

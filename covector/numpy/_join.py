@@ -91,7 +91,9 @@ def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
     """
     x = array_operand("unstack", x)
     if not x.ndim:
-        raise ValueError("Unstack requires arrays with rank > 0, however a scalar array was passed.")
+        raise ValueError(
+            "Unstack requires arrays with rank > 0, however a scalar array was passed."
+        )
     axis = canonical_axis(axis, x.ndim, "unstack")
     return tuple(ops.shape.unstack(x, axis))
 
@@ -404,4 +406,3 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         stop = last if "b" in trim.lower() else x.shape[d]
         index[d] = slice(start, stop)
     return getitem(x, tuple(index))
-

@@ -9,7 +9,7 @@ import numpy as np
 from covector import dtypes, ops
 from covector.ir.values import typeof
 from covector.numpy import convert
-from covector.numpy._elementwise import isfinite, isinf
+from covector.numpy._elementwise import isfinite
 from covector.numpy.convert import (
     array_operand,
     broadcast,
@@ -248,9 +248,7 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     scaled = select(tiny, point.mul(x, number(x, 2.0 ** (mantissa + 1))), x)
     bits = ops.cast.bitcast_convert_type(scaled, whole)
     field = ((1 << (dtype.itemsize * 8 - 1 - mantissa)) - 1) << mantissa
-    biased = point.shift_right_logical(
-        point.and_(bits, whole.type(field)), whole.type(mantissa)
-    )
+    biased = point.shift_right_logical(point.and_(bits, whole.type(field)), whole.type(mantissa))
     exponent = cast(biased, np.dtype(np.int32))
     exponent = point.sub(exponent, np.int32(bias - 1))
     exponent = select(tiny, point.sub(exponent, np.int32(mantissa + 1)), exponent)
@@ -346,9 +344,7 @@ def nan_to_num(
     return select(point.eq(x, number(x, -np.inf)), neginf, x)
 
 
-def isclose(
-    a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
-) -> Any:
+def isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     """Whether |a - b| <= atol + rtol * |b|, or both are equal (also infinite), element by element.
 
     >>> import covector.numpy as cnp
@@ -466,5 +462,3 @@ def i0(x: Any) -> Any:
         raise ValueError("i0 does not support complex-valued inputs")
     size = point.abs_(x)
     return point.mul(point.exp(size), point.bessel_i0e(size))
-
-

@@ -123,9 +123,7 @@ def _without_repeated(x: Any, batch: tuple[int, ...]) -> tuple[Any, list[int]]:
     return ops.shape.squeeze(x, ones), [first + d for d in range(rank) if d not in ones]
 
 
-def vdot(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products of all elements, those of `a` conjugated.
 
     >>> import covector.numpy as cnp
@@ -201,9 +199,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     return ops.shape.squeeze(out, (typeof(out).ndim - 2,))
 
 
-def inner(
-    a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None
-) -> Any:
+def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products over the last axis of both.
 
     >>> import covector.numpy as cnp
@@ -326,7 +322,5 @@ def _components(x: Any) -> list[Any]:
 def _minor(a: Any, b: Any, c: Any, d: Any) -> Any:
     """a d - b c."""
     point = ops.pointwise
-    left, right = (
-        point.mul(*convert.broadcast_all("cross", *pair)) for pair in ((a, d), (b, c))
-    )
+    left, right = (point.mul(*convert.broadcast_all("cross", *pair)) for pair in ((a, d), (b, c)))
     return point.sub(*convert.broadcast_all("cross", left, right))

@@ -117,8 +117,11 @@ def linspace(
     out = placed(ops.shape.move_axis(strong(out, wanted), 0, place), device)
     if not retstep:
         return out
-    step = point.div(point.sub(stop, start), number(start, count)) if count > 0 else \
-        ops.shape.full(typeof(start).shape, np.nan, inner)
+    step = (
+        point.div(point.sub(stop, start), number(start, count))
+        if count > 0
+        else ops.shape.full(typeof(start).shape, np.nan, inner)
+    )
     return out, step
 
 
@@ -196,9 +199,7 @@ def geomspace(
         negative = point.eq(point.add(*both), number(start, -2))
         sign = point.where(negative, *(
             ops.shape.full(typeof(negative).shape, v, inner) for v in (-1, 1)))  # fmt: skip
-        start, stop = (
-            point.mul(*convert.broadcast("geomspace", sign, x)) for x in (start, stop)
-        )
+        start, stop = (point.mul(*convert.broadcast("geomspace", sign, x)) for x in (start, stop))
     out = _powers(point.log(start), point.log(stop), num, endpoint, inner)
     shape = typeof(out).shape
     scale = ops.shape.broadcast_to(sign, shape)
@@ -214,9 +215,7 @@ def _powers(low: Any, high: Any, num: int, endpoint: bool, dtype: Any) -> Any:
 # Diagonals and triangles
 
 
-def eye(
-    N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *, device: Any = None
-) -> Any:
+def eye(N: int, M: int | None = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the `k`-th diagonal of an N × M array, zeros elsewhere.
 
     >>> import covector.numpy as cnp
@@ -282,9 +281,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     return ops.shape.stack(out) if out else ops.shape.full((0,), 0, wanted)
 
 
-def meshgrid(
-    *xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy"
-) -> list[Any]:
+def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
     """Arrays of the coordinates of a grid whose axes have the coordinates `xi`.
 
     indexing: 'ij', or 'xy', which swaps the first two axes.  `copy` must be True.
@@ -297,9 +294,7 @@ def meshgrid(
     if not copy:
         raise ValueError("meshgrid only supports copy=True")
     if indexing not in ("xy", "ij"):
-        raise ValueError(
-            f"Valid values for indexing are 'xy' and 'ij', got {indexing}"
-        )
+        raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
     if any(x.ndim > 1 for x in lines):
         raise ValueError("Arguments to meshgrid must be at most 1D, got shapes "
                          f"{[x.shape for x in lines]}")  # fmt: skip
@@ -504,9 +499,7 @@ def ravel_multi_index(
     if order not in ("C", "F"):
         raise ValueError(f"invalid order: {order!r}. Expected 'C' or 'F'")
     wanted = user_dtype(dtype, "ravel_multi_index") or dtypes.default_int()
-    arrays = [
-        strong(_in_bounds(x, n, mode), wanted) for x, n in zip(arrays, sizes, strict=True)
-    ]
+    arrays = [strong(_in_bounds(x, n, mode), wanted) for x, n in zip(arrays, sizes, strict=True)]
     total: Any = number(arrays[0], 0) if arrays else wanted.type(0)
     stride = 1
     pairs = list(zip(arrays, sizes, strict=True))

@@ -12,6 +12,7 @@ from covector import dtypes, ops
 from covector.ir.values import typeof
 from covector.numpy import _reductions as reductions
 from covector.numpy import convert
+from covector.numpy._arithmetic import safe_sqrt
 from covector.numpy._elementwise import nonzero_mask
 from covector.numpy._reductions import kept, masked
 from covector.numpy.convert import (
@@ -167,7 +168,7 @@ def std(
     if dtype is not None and not is_kind(user_dtype(dtype, "std"), np.inexact):
         raise ValueError(f"dtype argument to std must be inexact; got {dtype}")
     out, wanted = _variance("std", a, axis, dtype, out, ddof, keepdims, where, mean, correction)
-    return strong(point.sqrt(out), wanted)
+    return strong(safe_sqrt(out), wanted)
 
 
 def _variance(
@@ -389,9 +390,7 @@ def nanargmin(
     return _nan_arg("nanargmin", reductions.argmin, np.inf, a, axis, out, keepdims)
 
 
-def _nan_arg(
-    who: str, find: Any, worst: float, a: Any, axis: Any, out: Any, keepdims: Any
-) -> Any:
+def _nan_arg(who: str, find: Any, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
     x, mask = _filled(who, a, worst)
     found = find(x, axis, out, keepdims)
     if mask is None:

@@ -263,3 +263,36 @@ def fits(ask: Any, start: Expr, size: Any, extent: Affine) -> Expr:
 
 def _number(ask: Any, i: Affine, dtype: str) -> Expr:
     return const(i.constant, dtype) if i.constant is not None else ask.index(i, dtype)
+
+
+# In StableHLO
+
+
+def hlo_fits(
+    writer: Any, numbers: Numbers, shape: Sequence[int], sizes: Sequence[int], indices: Any
+) -> Any:
+    """Whether each index vector is the start of a window that lies in the operand."""
+    aval = writer.aval(indices)
+    low, high = _hlo_bounds(writer, numbers, shape, sizes, aval)
+    inside = writer.compare("LE", indices, high)
+    if _check.kind(aval.dtype) == "i":
+        above = writer.compare("GE", indices, low)
+        inside = writer.emit("stablehlo.and", [above, inside], writer.aval(inside))
+    return writer.reduce("stablehlo.and", inside, True, (aval.ndim - 1,))
+
+
+def hlo_clip(
+    writer: Any, numbers: Numbers, shape: Sequence[int], sizes: Sequence[int], indices: Any
+) -> Any:
+    """The index vectors, moved so that their windows lie in the operand."""
+    low, high = _hlo_bounds(writer, numbers, shape, sizes, writer.aval(indices))
+    return writer.emit("stablehlo.clamp", [low, indices, high], writer.aval(indices))
+
+
+def _hlo_bounds(
+    writer: Any, numbers: Numbers, shape: Sequence[int], sizes: Sequence[int], aval: ShapedArray
+) -> tuple[Any, Any]:
+    info = np.iinfo(aval.dtype)
+    last = [min(max(shape[d] - sizes[d], info.min), info.max) for d in numbers[2]]
+    limits = writer.constant(np.asarray(last, aval.dtype))
+    return writer.full(aval, 0), writer.broadcast_to(limits, aval.shape)

@@ -140,7 +140,28 @@ class Gather(LinearOp):
 
     def stablehlo(self, writer: Any, x: Any, indices: Any) -> Any:
         """stablehlo.gather, which clips; then a select if windows are filled."""
-        raise NotImplementedError
+        numbers, sizes, out = self.dimension_numbers, self.slice_sizes, writer.out_avals[0]
+        offsets, dropped, starts, operand_batch, indices_batch = (list(d) for d in numbers)
+        found = writer.emit(
+            "stablehlo.gather",
+            [x, indices],
+            dimension_numbers=(
+                f"#stablehlo.gather<offset_dims = {offsets}, collapsed_slice_dims = {dropped}, "
+                f"operand_batching_dims = {operand_batch}, "
+                f"start_indices_batching_dims = {indices_batch}, start_index_map = {starts}, "
+                f"index_vector_dim = {writer.aval(indices).ndim - 1}>"
+            ),
+            slice_sizes=sizes,
+            indices_are_sorted=self.indices_are_sorted,
+        )
+        if self.mode is not FILL:
+            return found
+        fits = _place.hlo_fits(writer, numbers, writer.aval(x).shape, sizes, indices)
+        flags = ShapedArray(out.shape, np.bool_)
+        axes = tuple(_place.batch_dims(numbers, out.ndim))
+        fits = writer.emit("stablehlo.broadcast_in_dim", [fits], flags, broadcast_dimensions=axes)
+        fill = fill_of(dtypes.physical_dtype(out.dtype), self.fill_value)
+        return writer.select(fits, found, writer.full(out, fill))
 
     @staticmethod
     def samples() -> Iterable[Sample]:

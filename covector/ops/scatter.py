@@ -35,6 +35,8 @@ class ScatterOp(Op):
     arity = 3
     kind: ClassVar[str] = ""
     accepts: ClassVar[str] = "iufc"
+    #: The StableHLO op of (old, new); none to replace.
+    hlo: ClassVar[str] = ""
     dimension_numbers: ScatterDimensionNumbers
     indices_are_sorted: bool = False
     unique_indices: bool = False
@@ -129,7 +131,30 @@ class ScatterOp(Op):
 
     def stablehlo(self, writer: Any, x: Any, indices: Any, updates: Any) -> Any:
         """stablehlo.scatter, which drops; indices are clipped before if that is the mode."""
-        raise NotImplementedError
+        numbers, aval = self.dimension_numbers, writer.aval(x)
+        if self.mode is CLIP:
+            sizes = _place.window_sizes(numbers, aval.ndim, writer.aval(updates).shape)
+            indices = _place.hlo_clip(writer, numbers, aval.shape, sizes, indices)
+        window, inserted, starts, operand_batch, indices_batch = (list(d) for d in numbers)
+        scalar = ShapedArray((), aval.dtype)
+
+        def combine(old: Any, new: Any) -> list[Any]:
+            return [writer.emit(self.hlo, [old, new], scalar) if self.hlo else new]
+
+        return writer.emit(
+            "stablehlo.scatter",
+            [x, indices, updates],
+            regions=[writer.region([scalar, scalar], combine)],
+            scatter_dimension_numbers=(
+                f"#stablehlo.scatter<update_window_dims = {window}, "
+                f"inserted_window_dims = {inserted}, input_batching_dims = {operand_batch}, "
+                f"scatter_indices_batching_dims = {indices_batch}, "
+                f"scatter_dims_to_operand_dims = {starts}, "
+                f"index_vector_dim = {writer.aval(indices).ndim - 1}>"
+            ),
+            indices_are_sorted=self.indices_are_sorted,
+            unique_indices=self.unique_indices,
+        )
 
     # Shared by derivatives
 
@@ -229,6 +254,7 @@ class ScatterAdd(ScatterOp):
 
     name = "scatter-add"
     kind = "sum"
+    hlo = "stablehlo.add"
 
     @staticmethod
     def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
@@ -252,6 +278,7 @@ class ScatterSub(ScatterOp):
 
     name = "scatter-sub"
     kind = "sum"
+    hlo = "stablehlo.subtract"
 
     @staticmethod
     def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
@@ -279,6 +306,7 @@ class ScatterMul(ScatterOp):
 
     name = "scatter-mul"
     kind = "prod"
+    hlo = "stablehlo.multiply"
 
     @staticmethod
     def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
@@ -358,6 +386,7 @@ class ScatterMin(ScatterExtremum):
 
     name = "scatter-min"
     kind = "min"
+    hlo = "stablehlo.minimum"
 
     @staticmethod
     def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
@@ -370,6 +399,7 @@ class ScatterMax(ScatterExtremum):
 
     name = "scatter-max"
     kind = "max"
+    hlo = "stablehlo.maximum"
 
     @staticmethod
     def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:

@@ -77,9 +77,17 @@ class Sort(Op):
         outs = self.with_params(dimension=self.dimension + 1)(*moved)
         return outs, [0] * len(outs)
 
-    def library(self, *avals: ShapedArray) -> Library:
-        """`sort`, with the dimension and the number of keys."""
-        return Library("sort", (self.dimension, self.num_keys))
+    def library(self, *avals: ShapedArray) -> Library | None:
+        """`sort`, which sorts along the last axis, with the number of keys."""
+        last = self.dimension == avals[0].ndim - 1
+        return Library("sort", (self.num_keys,)) if last else None
+
+    def decompose(self, *args: Any) -> list[Any]:
+        """With the dimension moved to the last place."""
+        last = typeof(args[0]).ndim - 1
+        moved = [ops.shape.move_axis(x, self.dimension, last) for x in args]
+        outs = self.with_params(dimension=last)(*moved)
+        return [ops.shape.move_axis(x, last, self.dimension) for x in outs]
 
     def stablehlo(self, writer: Any, *operands: Any) -> Any:
         """stablehlo.sort with a lexicographic comparison."""

@@ -5,6 +5,9 @@ under their long names, and the ones that make classes nodes. `_treedef` and `_n
 mechanism.
 """
 
+# `_partial` makes a node type, `_wire` gives structures their bytes.
+from . import _partial as _partial
+from . import _wire as _wire
 from ._functions import tree_all as all
 from ._functions import tree_broadcast as broadcast
 from ._functions import tree_flatten as flatten
@@ -18,12 +21,7 @@ from ._functions import tree_reduce_associative as reduce_associative
 from ._functions import tree_structure as structure
 from ._functions import tree_transpose as transpose
 from ._functions import tree_unflatten as unflatten
-from ._partial import Partial
 from ._register import static
-
-# Importing it makes it a node type; its public name is in `covector.tree_util`.
-_Partial = Partial
-del Partial
 
 __all__ = [
     "all",

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from ._compiled import Impossible, all_leaves_socket
 from ._keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
-from ._treedef import LEAF, NodeType, PyTreeDef, abridged, set_node_lookup
+from ._treedef import LEAF, NodeType, PyTreeDef, abridged, plug
 
 _LEAF_TYPES_LIMIT: Final = 4096
 _ORDERS_LIMIT: Final = 4096
@@ -470,7 +470,7 @@ class _Nodes(dict[type, "NodeType | None"]):
 
 
 nodes: Final = _Nodes()
-set_node_lookup(nodes.__getitem__)
+plug(lookup=nodes.__getitem__)
 
 
 def register(node: NodeType) -> None:

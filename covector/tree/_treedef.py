@@ -273,6 +273,15 @@ class PyTreeDef:
         """The structure with the given root (see `node_data`) and children."""
         return _rebuild(node_data, tuple(children))
 
+    def serialize_using_proto(self) -> bytes:
+        """The structure as bytes; for tuples, lists, None and dicts with string keys only."""
+        return _socket["serialize"](self)
+
+    @staticmethod
+    def deserialize_using_proto(registry: Any, data: bytes) -> PyTreeDef:
+        """The inverse of `serialize_using_proto`; ValueError for other bytes."""
+        return _socket["deserialize"](data)
+
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with `inner` in the place of each leaf."""
         if self.node is None:
@@ -429,9 +438,9 @@ LEAF: Final = PyTreeDef(None, None, (), True)
 _socket: dict[str, Callable[..., Any]] = {}
 
 
-def set_node_lookup(lookup: Callable[[type], NodeType | None]) -> None:
-    """Tells this module, which knows no node types, where to find them."""
-    _socket["lookup"] = lookup
+def plug(**functions: Callable[..., Any]) -> None:
+    """Gives this module, which knows no node types, what needs them."""
+    _socket.update(functions)
 
 
 def _rebuild(node_data: tuple[type, Any] | None, children: tuple[PyTreeDef, ...]) -> PyTreeDef:

@@ -325,6 +325,35 @@ def test_environment():
     assert "JAX_DEBUG_NANS takes True or False; got 'perhaps'; it is ignored" in warned.stderr
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_fork_forgets_other_threads():
+    code = """
+import os, threading
+from covector._base.config import config
+inside, leave = threading.Event(), threading.Event()
+def work():
+    with config.scoped(enable_x64=True):
+        inside.set()
+        leave.wait()
+thread = threading.Thread(target=work)
+thread.start()
+inside.wait()
+with config.scoped(debug_nans=True):
+    assert config.overriding_threads == 2
+    child = os.fork()
+    if child == 0:
+        os._exit(10 + config.overriding_threads + config.debug_nans)
+_, status = os.waitpid(child, 0)
+leave.set()
+thread.join()
+print(os.waitstatus_to_exitcode(status), config.overriding_threads)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout == "12 0\n", done.stderr
+
+
 def _word(enumerated):
     return getattr(enumerated, "name", "").lower()
 

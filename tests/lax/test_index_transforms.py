@@ -45,16 +45,11 @@ def test_scatter_with_duplicates(kind, mode, jax):
 
 def test_scatter_mul_with_duplicates_and_zeros():
     """JAX refuses this one: the derivative by an update is the product of the other factors."""
-    for x, u in (
-        ([1, 2], [5, 3, 4]),
-        ([2, 2], [0, 3, 4]),
-        ([2, 2], [0, 0, 4]),
-        ([0, 2], [5, 3, 4]),
-    ):
-        x, u = np.float32(x), np.float32(u)
-        index = np.int32([[0], [0], [1]])
-        numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
-        _, pull = cv.vjp(lambda x, u, i=index: lax.scatter_mul(x, i, u, numbers), x, u)
+    index = np.int32([[0], [0], [1]])
+    numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    for rows in ([1, 2, 5, 3, 4], [2, 2, 0, 3, 4], [2, 2, 0, 0, 4], [0, 2, 5, 3, 4]):
+        x, u = np.float32(rows[:2]), np.float32(rows[2:])
+        _, pull = cv.vjp(lambda x, u: lax.scatter_mul(x, index, u, numbers), x, u)
         ct_x, ct_u = pull(np.float32([1, 10]))
         np.testing.assert_allclose(ct_x, [u[0] * u[1], 10 * u[2]])
         np.testing.assert_allclose(ct_u, [x[0] * u[1], x[0] * u[0], 10 * x[1]])
@@ -109,8 +104,8 @@ def test_indices_may_be_traced():
 def test_narrow_indices_count_from_the_end():
     """An int8 index of a long axis: JAX adds the size in int8, and wraps round."""
     x = np.arange(1000, dtype="f")
-    assert float(lax.dynamic_slice(x, (np.int8(-2),), (1,))[0]) == 998.0
-    assert float(cv.jit(lambda i: lax.dynamic_slice(x, (i,), (1,)))(np.int8(-2))[0]) == 998.0
+    assert np.asarray(lax.dynamic_slice(x, (np.int8(-2),), (1,))) == [998]
+    assert np.asarray(cv.jit(lambda i: lax.dynamic_slice(x, (i,), (1,)))(np.int8(-2))) == [998]
 
 
 def test_an_equation_knows_its_primitive():

@@ -12,6 +12,8 @@ from collections import OrderedDict, defaultdict, namedtuple
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import covector.tree as tree
 from covector.tree import _nodes
@@ -172,6 +174,44 @@ def test_from_iterable_tree():
     assert treedef.from_iterable_tree([(1, 2), 3]) == {"a": [1, 2], "b": 3}
     with pytest.raises(ValueError, match="has 2 children; got 1"):
         treedef.from_iterable_tree([(1, 2)])
+
+
+@pytest.mark.parametrize("value", [Point(1, 2), OrderedDict(a=1), {1: 2}], ids=repr)
+def test_only_plain_containers_become_bytes(value):
+    with pytest.raises(ValueError, match="can be serialized, not"):
+        tree_structure([value]).serialize_using_proto()
+
+
+@given(st.binary(max_size=40))
+def test_foreign_bytes_are_refused_or_understood(data):
+    try:
+        treedef = PyTreeDef.deserialize_using_proto(default_registry, data)
+    except ValueError:
+        return
+    again = treedef.serialize_using_proto()
+    assert PyTreeDef.deserialize_using_proto(default_registry, again) == treedef
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"", "holds 0 trees"),
+        (b"\n\x02\x10\x01\n\x02\x10\x01", "holds 2 trees"),
+        (b"\n\x02\x10\x09", "no node kind 9"),
+        (b"\n\x04\x08\x02\x10\x04", "more children than precede"),
+        (b"\n\x02\x10\x01\n\x04\x08\x01\x10\x01", "a leaf has children"),
+        (b"\n\x02\x10\x01\n\x04\x08\x01\x10\x03", "None has children"),
+        (b"\n\x02\x10\x01\n\x04\x08\x01\x10\x05", "keys of a dict do not match"),
+        (b"\n\x05\x10\x01", "cut off"),
+        (b"\n\x02\x10\xff", "an integer is cut off"),
+        (b"xyz", "wire type|cut off"),
+        (b"\x08\x01", "an integer stands where bytes belong"),
+        (b"\n\x03\x12\x01a", "bytes stand where an integer belongs"),
+    ],
+)
+def test_damaged_bytes_are_refused(data, why):
+    with pytest.raises(ValueError, match=f"no serialized PyTreeDef: .*({why})"):
+        PyTreeDef.deserialize_using_proto(default_registry, data)
 
 
 # -- errors

@@ -196,6 +196,26 @@ def test_one_level(tree):
         assert (list(children), aux) == (list(expected), their_aux)
 
 
+plain = st.recursive(
+    st.one_of(st.just(0), st.none()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.lists(inner, max_size=4).map(tuple),
+        st.dictionaries(st.text(max_size=2), inner, max_size=4),
+    ),
+    max_leaves=20,
+)
+
+
+@given(plain)
+@many
+def test_bytes(tree):
+    treedef = ours.tree_structure(tree)
+    data = treedef.serialize_using_proto()
+    assert data == theirs.tree_structure(tree).serialize_using_proto()
+    assert ours.PyTreeDef.deserialize_using_proto(ours.default_registry, data) == treedef
+
+
 def test_signatures_are_those_of_jax():
     import inspect
 

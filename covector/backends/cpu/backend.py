@@ -8,6 +8,7 @@ from typing import Any
 from covector._base import log
 from covector.backends.cpu import cache, executable
 from covector.backends.cpu.assemble import assembly, module_text
+from covector.backends.cpu.eager import compile_eager
 from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.target import host
 from covector.compiler import pipeline
@@ -44,7 +45,10 @@ class CpuBackend:
         return Compiled(code, closed.in_avals, closed.out_avals)
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
-        """Machine code of one operation."""
+        """Machine code of one operation: for every size where it has a normal form."""
+        found = compile_eager(op, avals)
+        if found is not None:
+            return found
         invars = [Var(a) for a in avals]
         out = op.result(*avals)
         outvars = [Var(a) for a in (out if op.multiple_results else (out,))]

@@ -12,15 +12,19 @@ from covector.compiler.math import coefficients
 from covector.compiler.math.formats import (
     F32,
     Format,
+    absolute,
     div,
     eq,
+    fast_two_sum,
     format_of,
     gt,
     horner,
     lt,
     shift_left,
     shift_right,
+    shift_right_arithmetic,
     sign_of,
+    square_root,
     two_sum,
     with_sign,
 )
@@ -76,19 +80,67 @@ def log(x: Expr) -> Expr:
     return _with_limits(x, log_of(k, m - 1.0), 0.0, -math.inf)
 
 
-def _log1p_core(x: Expr, low: Expr | None = None) -> Expr:
-    """log(1 + x + low) for a finite x > -1 and a `low` of at most some ulps of x."""
-    f = format_of(x)
-    u, error = two_sum(x, 1.0)
-    if low is not None:
-        error = error + low
+def _log_of_sum(u: Expr, error: Expr, doubled: Expr | None = None) -> Expr:
+    """log(u + error) for a normal u > 0 and an error of at most some ulps of it.
+
+    Where the condition `doubled` holds, log(2 u), of a huge u.
+    """
+    f = format_of(u)
     k, biased, m = split(u, f)
-    # the error of 1 + x counts as long as 2**-k is a normal number, and longer than that
+    # the error counts as long as 2**-k is a normal number, and longer than that
     scale = f.from_bits(-shift_left(biased, f.fraction) + ((2 * f.bias) << f.fraction))
-    error = select(lt(x, 2.0 ** (f.bias // 2)), error * scale, 0.0)
+    error = select(lt(u, 2.0 ** (f.bias // 2)), error * scale, 0.0)
+    if doubled is not None:
+        k = k + select(doubled, f.const(1.0), 0.0)
     return log_of(k, (m - 1.0) + error)
 
 
 def log1p(x: Expr) -> Expr:
-    y = _with_limits(x, _log1p_core(x), -1.0, -math.inf)
+    y = _with_limits(x, _log_of_sum(*two_sum(x, 1.0)), -1.0, -math.inf)
     return with_sign(y, sign_of(x))  # for -0; elsewhere y has the sign of x
+
+
+def asinh(x: Expr) -> Expr:
+    """log(1 + (a + a**2 / (1 + sqrt(1 + a**2)))), a = |x|; log(2 a) for huge ones."""
+    f = format_of(x)
+    a = absolute(x)
+    huge = gt(a, 2.0 ** (f.fraction + 5))
+    square = a * a
+    v, v_error = fast_two_sum(a, div(square, square_root(square + 1.0) + 1.0))
+    u, error = two_sum(v, 1.0)
+    y = _log_of_sum(select(huge, a, u), error + v_error, huge)
+    return with_sign(select(lt(a, math.inf), y, a), sign_of(x))
+
+
+def acosh(x: Expr) -> Expr:
+    """log(x + sqrt(x**2 - 1)); log(2 x) for huge ones."""
+    f = format_of(x)
+    huge = gt(x, 2.0 ** (f.fraction + 5))
+    u, error = fast_two_sum(x, square_root(fma(x, x, -1.0)))
+    y = _log_of_sum(select(huge, x, u), error, huge)
+    return select(lt(x, 1.0), math.nan, select(lt(x, math.inf), y, x))
+
+
+def atanh(x: Expr) -> Expr:
+    """With (1 + a) / (1 - a) = 2**k m near 2**k: k log(2) / 2 + atanh((m - 1) / (m + 1)).
+
+    That quotient is ((1 + a) - 2**k (1 - a)) / ((1 + a) + 2**k (1 - a)): a itself for k = 0.
+    """
+    f = format_of(x)
+    a = absolute(x)
+    rest, whole = f.const(1.0) - a, a + 1.0
+    # the bits of a float, as a number, are its logarithm to a tenth of an octave
+    k_bits = shift_right_arithmetic(
+        f.bits(whole) - f.bits(rest) + (1 << (f.fraction - 1)), f.fraction
+    )
+    q = f.from_bits(-shift_left(k_bits, f.fraction) + (f.bias << f.fraction))
+    near = gt(q, 0.75)  # k = 0
+    s = select(near, a, div(fma(q, whole, -rest), fma(q, whole, rest)))
+    z = s * s
+    tail = s * z * horner(z, coefficients.ATANH[f.dtype])
+    base = (1 << f.fraction - 1) + ((f.bias + f.fraction) << f.fraction)
+    k = f.from_bits(k_bits + base) - 1.5 * 2.0**f.fraction
+    high, low = (part / 2 for part in coefficients.LN2[f.dtype])
+    y = fma(k, high, s) + fma(k, low, tail)
+    limit = select(eq(a, 1.0), f.const(math.inf), math.nan)
+    return with_sign(select(lt(a, 1.0), y, limit), sign_of(x))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from covector.compiler.loops.graph import native_rule
+from covector.compiler.loops.graph import library_of, native_rule
 from covector.compiler.passes.rewrite import Writer
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Literal, Var
@@ -71,9 +71,11 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def _expandable(eqn: Equation) -> bool:
     op = eqn.op
-    return op.name in CALLS or (
-        not native_rule(op) and not has_rule(op, "library") and has_rule(op, "decompose")
-    )
+    if op.name in CALLS:
+        return True
+    if native_rule(op) or not has_rule(op, "decompose"):
+        return False
+    return library_of(op, [v.aval for v in eqn.invars]) is None
 
 
 def _body(eqn: Equation) -> ClosedJaxpr | None:

@@ -35,7 +35,7 @@ class Code:
         index = self.b.int(index) if isinstance(index, int) else index
         if index.op == "const" and index.extra == 0:
             return pointer
-        return self.b.put("gep", PTR, (pointer, index), type)
+        return self.b.put("gep", PTR, (pointer, index), type.scalar)
 
     def load(self, pointer: Value, index: Value | int, type: Type) -> Value:
         """Reads an element, here and now."""
@@ -81,6 +81,21 @@ class Code:
             return list(made) if isinstance(made, (list, tuple)) else []
 
         return self.b.loop(lift(low), lift(high), step, carried or [], one)
+
+    def vectors(
+        self, n: Value, lanes: int, body: Callable[..., object], carried: list[Value] | None = None
+    ) -> list[Value]:
+        """`body(i, width, *carried)` over 0 .. n: whole vectors first, then one by one."""
+        whole = self.b.bin("and", n, self.b.int(-lanes))
+        values = self.loop(0, whole, lambda i, *v: body(i, lanes, *v), carried, step=lanes)
+        return self.loop(whole, n, lambda i, *v: body(i, 1, *v), values)
+
+    def any(self, condition: Value) -> Value:
+        """Whether some lane holds."""
+        if condition.type.lanes == 1:
+            return condition
+        name = f"llvm.vector.reduce.or.{condition.type.suffix}"
+        return self.b.put("call", I1, (condition,), name)
 
     def repeat(
         self, carried: list[Value], test: Callable[..., Value],

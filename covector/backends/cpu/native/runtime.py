@@ -294,7 +294,8 @@ class NativeRuntime:
         shape = aval.shape
         strides = _strides(shape, dtype.itemsize)
         extents = (ctypes.c_int64 * (2 * len(shape) + 1))(*shape, *strides)
-        text = _format(dtype)
+        extended = isinstance(aval.dtype, dtypes.ExtendedDType)
+        text = None if extended else _format(dtype)
         layout = ctypes_structure(structs.Layout)(
             kind=ord(dtype.kind) if dtype.isbuiltin == 1 and dtype.isnative else 0,
             itemsize=dtype.itemsize,
@@ -305,7 +306,7 @@ class NativeRuntime:
             shape=ctypes.addressof(extents),
             strides=ctypes.addressof(extents) + 8 * len(shape),
             dtype=id(dtype),
-            extended=int(isinstance(aval.dtype, dtypes.ExtendedDType)),
+            extended=int(extended),
         )
         self.kept.append((layout, extents, text, dtype))
         self.layouts[aval] = ctypes.addressof(layout)

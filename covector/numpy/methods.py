@@ -1,0 +1,318 @@
+"""The operators and methods that the wiring installs on arrays and tracers.
+
+Binary operators return NotImplemented for foreign operands, so that Python asks the other side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from covector import dtypes, ops
+from covector.numpy import (
+    _arithmetic,
+    _at,
+    _choice,
+    _creation,
+    _diagonals,
+    _elementwise,
+    _indexing,
+    _numbers,
+    _products,
+    _reductions,
+    _shape,
+    _sorting,
+    _statistics,
+    convert,
+)
+from covector.runtime.array import Array
+from covector.trace.tracer import Tracer
+
+_OPERANDS = (Array, Tracer, np.ndarray, np.generic, bool, int, float, complex)
+
+
+def _forward(function: Callable[[Any, Any], Any], name: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return function(self, other)
+        if hasattr(other, "__jax_array__"):
+            return function(self, other.__jax_array__())
+        return NotImplemented
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+def _reflected(function: Callable[[Any, Any], Any], name: str) -> Any:
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, _OPERANDS):
+            return function(other, self)
+        if hasattr(other, "__jax_array__"):
+            return function(other.__jax_array__(), self)
+        return NotImplemented
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+_ARITHMETIC = {
+    "add": _elementwise.add,
+    "sub": _elementwise.subtract,
+    "mul": _elementwise.multiply,
+    "truediv": _elementwise.divide,
+    "floordiv": _arithmetic.floor_divide,
+    "mod": _arithmetic.remainder,
+    "divmod": _arithmetic.divmod,
+    "pow": _arithmetic.power,
+    "matmul": _products.matmul,
+    "and": _elementwise.bitwise_and,
+    "or": _elementwise.bitwise_or,
+    "xor": _elementwise.bitwise_xor,
+    "lshift": _elementwise.left_shift,
+    "rshift": _elementwise.right_shift,
+}
+_COMPARISONS = {
+    "eq": _elementwise.equal,
+    "ne": _elementwise.not_equal,
+    "lt": _elementwise.less,
+    "le": _elementwise.less_equal,
+    "gt": _elementwise.greater,
+    "ge": _elementwise.greater_equal,
+}
+_UNARY = {
+    "neg": _elementwise.negative,
+    "pos": _elementwise.positive,
+    "abs": _elementwise.abs,
+    "invert": _elementwise.bitwise_not,
+}
+
+
+def _getitem(self: Any, item: Any) -> Any:
+    return _indexing.getitem(self, item)
+
+
+def _setitem(self: Any, i: Any, x: Any) -> None:
+    raise TypeError(
+        "arrays are immutable and do not support item assignment. Instead of `x[i] = y`, use "
+        "`x = x.at[i].set(y)` or another method of x.at."
+    )
+
+
+def _iter(self: Any) -> Any:
+    if not self.ndim:
+        raise TypeError("iteration over a 0-d array")
+    return iter(ops.shape.unstack(self))
+
+
+def _reversed(self: Any) -> Any:
+    return iter(ops.shape.unstack(self)[::-1])
+
+
+def _contains(self: Any, other: Any) -> Any:
+    return _reductions.any(_elementwise.equal(self, other))
+
+
+def _round(self: Any, ndigits: int | None = None) -> Any:
+    out = _numbers.round(self, ndigits or 0)
+    # Without a number of digits Python's round gives an integer.
+    if ndigits is None and convert.is_kind(self, np.floating):
+        return convert.strong(out, dtypes.default_int())
+    return out
+
+
+# Methods whose arguments differ from those of the function of the same name.
+
+
+def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """The array in another dtype."""
+    return _creation.astype(self, dtype, copy=copy, device=device)
+
+
+def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
+    """The elements within [min, max]."""
+    return _numbers.clip(self, min, max)
+
+
+def _copy(self: Any) -> Any:
+    """A copy of the array."""
+    return _creation.array(self, copy=True)
+
+
+def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """The elements as one axis."""
+    return _shape.ravel(self, order, out_sharding=out_sharding)
+
+
+def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
+    """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
+    shape = args[0] if len(args) == 1 else args
+    return convert.placed(_shape.reshaped(self, shape, order), None, out_sharding)
+
+
+def _transpose(self: Any, *args: Any) -> Any:
+    """The axes reversed, or in the given order: `x.transpose(1, 0)`, `x.transpose((1, 0))`."""
+    if not args or args == (None,):
+        return _shape.transpose(self)
+    axes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+    return _shape.transpose(self, axes)
+
+
+def _compress(
+    self: Any,
+    condition: Any,
+    axis: int | None = None,
+    *,
+    out: Any = None,
+    size: int | None = None,
+    fill_value: Any = 0,
+) -> Any:
+    """The slices along `axis` where the condition holds."""
+    return _choice.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+
+
+def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
+    """The same bits as another dtype; the last axis grows or shrinks if the widths differ."""
+    if type is not None:
+        raise NotImplementedError("`type` argument of array.view() is not supported.")
+    wanted = dtypes.default_float() if dtype is None else convert.user_dtype(dtype, "view")
+    x = convert.strong(self, self.dtype)
+    if x.dtype == wanted:
+        return x
+    if x.dtype == np.bool_:
+        x = convert.cast(x, np.dtype(np.uint8))
+    if wanted == np.bool_:
+        return _elementwise.not_equal(_view(x, np.uint8), 0)
+    if convert.is_kind(x, np.complexfloating) or convert.is_kind(wanted, np.complexfloating):
+        return _complex_view(x, wanted)
+    return _bit_view(x, wanted)
+
+
+def _bit_view(x: Any, wanted: Any) -> Any:
+    old, new = x.dtype.itemsize, wanted.itemsize
+    if old == new:
+        return ops.cast.bitcast_convert_type(x, wanted)
+    if not x.ndim:
+        raise ValueError("view: an array of rank 0 cannot change the width of its element")
+    if old > new:
+        out = ops.cast.bitcast_convert_type(x, wanted)
+        return ops.shape.reshape(out, (*x.shape[:-1], x.shape[-1] * (old // new)))
+    if x.shape[-1] * old % new:
+        raise ValueError(
+            f"view: the last axis, of {x.shape[-1] * old} bytes, is not a multiple of the {new} "
+            f"bytes of {wanted}"
+        )
+    pieces = ops.shape.reshape(x, (*x.shape[:-1], x.shape[-1] * old // new, new // old))
+    return ops.cast.bitcast_convert_type(pieces, wanted)
+
+
+def _complex_view(x: Any, wanted: Any) -> Any:
+    """Complex numbers are pairs of (real part, imaginary part)."""
+    if convert.is_kind(x, np.complexfloating):
+        point = ops.pointwise
+        pairs = ops.shape.stack([point.real(x), point.imag(x)], x.ndim)
+        flat = ops.shape.reshape(pairs, (*x.shape[:-1], 2 * x.shape[-1] if x.ndim else 2))
+        return _view(flat, wanted)
+    parts = _view(x, dtypes.to_real_dtype(wanted))
+    halves = [_indexing.getitem(parts, (..., slice(k, None, 2))) for k in (0, 1)]
+    return ops.pointwise.complex_(*halves)
+
+
+def _byteswap(self: Any) -> Any:
+    """The bytes of every element in reverse order."""
+    x = self
+    if x.dtype.itemsize == 1:
+        return _copy(x)
+    parts = ops.cast.bitcast_convert_type(_real_bits(x), np.dtype(np.uint8))
+    swapped = ops.shape.rev(parts, (parts.ndim - 1,))
+    bits = ops.cast.bitcast_convert_type(swapped, _real_bits(x).dtype)
+    return _view(bits, x.dtype)
+
+
+def _real_bits(x: Any) -> Any:
+    return _view(x, dtypes.to_real_dtype(x.dtype)) if convert.is_kind(
+        x, np.complexfloating) else x  # fmt: skip
+
+
+def _matrix_transpose(self: Any) -> Any:
+    """The last two axes swapped."""
+    if self.ndim < 2:
+        raise ValueError("Only two-dimensional or larger arrays have mT")
+    return _shape.swapaxes(self, -1, -2)
+
+
+def _properties() -> dict[str, Any]:
+    return {
+        "T": property(_shape.transpose, doc="The axes reversed."),
+        "mT": property(_matrix_transpose),
+        "real": property(_elementwise.real, doc="The real part."),
+        "imag": property(_elementwise.imag, doc="The imaginary part."),
+        "at": property(_at.IndexHelper, doc="Functional updates: `x.at[i].set(y)` and its kin."),
+        "flat": property(_shape.ravel, doc="The elements as one axis."),
+    }
+
+
+def _methods() -> dict[str, Any]:
+    return {
+        "all": _reductions.all,
+        "any": _reductions.any,
+        "argmax": _reductions.argmax,
+        "argmin": _reductions.argmin,
+        "argpartition": _sorting.argpartition,
+        "argsort": _sorting.argsort,
+        "astype": _astype,
+        "byteswap": _byteswap,
+        "choose": _choice.choose,
+        "clip": _clip,
+        "compress": _compress,
+        "conj": _elementwise.conj,
+        "conjugate": _elementwise.conj,
+        "copy": _copy,
+        "cumprod": _reductions.cumprod,
+        "cumsum": _reductions.cumsum,
+        "diagonal": _diagonals.diagonal,
+        "dot": _products.dot,
+        "flatten": _flatten,
+        "max": _reductions.max,
+        "mean": _statistics.mean,
+        "min": _reductions.min,
+        "nonzero": _choice.nonzero,
+        "prod": _reductions.prod,
+        "ptp": _reductions.ptp,
+        "ravel": _shape.ravel,
+        "repeat": _shape.repeat,
+        "reshape": _reshape,
+        "round": _numbers.round,
+        "sort": _sorting.sort,
+        "squeeze": _shape.squeeze,
+        "std": _statistics.std,
+        "sum": _reductions.sum,
+        "swapaxes": _shape.swapaxes,
+        "take": _indexing.take,
+        "trace": _diagonals.trace,
+        "transpose": _transpose,
+        "var": _statistics.var,
+        "view": _view,
+    }
+
+
+def array_methods() -> dict[str, Any]:
+    """Operators, methods and properties by name, for arrays and tracers."""
+    out: dict[str, Any] = {"__array_priority__": 100}
+    for name, function in _ARITHMETIC.items():
+        out[f"__{name}__"] = _forward(function, f"__{name}__")
+        out[f"__r{name}__"] = _reflected(function, f"__r{name}__")
+    for name, function in _COMPARISONS.items():
+        out[f"__{name}__"] = _forward(function, f"__{name}__")
+    for name, function in _UNARY.items():
+        out[f"__{name}__"] = function
+    out.update(
+        __getitem__=_getitem,
+        __setitem__=_setitem,
+        __iter__=_iter,
+        __reversed__=_reversed,
+        __contains__=_contains,
+        __round__=_round,
+    )
+    return {**out, **_methods(), **_properties()}
