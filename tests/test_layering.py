@@ -114,7 +114,8 @@ def is_ours(imported: Import) -> bool:
 def target_room(imported: Import) -> str:
     """The room that an import of ours reaches into; `__init__` for the package door itself."""
     parts = imported.target.split(".")
-    return parts[1] if len(parts) > 1 else "__init__"
+    room = parts[1] if len(parts) > 1 else "__init__"
+    return SAME_ROOM.get(room, room)
 
 
 def rank(room: str) -> int:

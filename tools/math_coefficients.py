@@ -255,10 +255,12 @@ def taylor_ratio(f: Function, limit: Any) -> Function:
     return safe
 
 
-#: name -> a number and how many parts it is split into
-CONSTANTS: dict[str, tuple[Any, int]] = {
-    "LN2": (mpmath.log(2), 2),
+LN2 = mpmath.log(2)
+#: name -> a number, how many parts it is split into, and bits of all but the last
+CONSTANTS: dict[str, tuple[Any, ...]] = {
+    "LN2": (LN2, 2),
     "PI": (mp.pi(), 3),
+    "LN2_SHORT": (LN2, 2, 42),  # its first part times an exponent is exact in float64
 }
 #: How often each of these bits of 1 / (2 pi) meets 24 bits of x exactly: 7 parts of 29 bits.
 TURN_PARTS = parts(1 / (2 * mp.pi), "float64", 7, 29)
@@ -283,9 +285,6 @@ def entry(function: Callable[[str], tuple[list[float], float]]) -> Any:
 
 def pick(dtype: str, single: Any, double: Any) -> Any:
     return single if dtype == "float32" else double
-
-
-LN2 = mpmath.log(2)
 
 
 @entry
@@ -382,13 +381,13 @@ def asin(dtype: str) -> Any:
 @entry
 def atan(dtype: str) -> Any:
     """(atan x - x) / x**3 as a function of x**2, |x| <= 1 or (float64) 1/2."""
-    return odd_fit(mpmath.atan, -mpf(1) / 3, pick(dtype, 1, mpf(0.5)), pick(dtype, 9, 14), dtype)
+    return odd_fit(mpmath.atan, -mpf(1) / 3, pick(dtype, 1, mpf(0.5)), pick(dtype, 9, 12), dtype)
 
 
 @entry
 def atanh(dtype: str) -> Any:
-    """(atanh x - x) / x**3 as a function of x**2, |x| <= 0.23."""
-    return odd_fit(mpmath.atanh, mpf(1) / 3, mpf("0.23"), pick(dtype, 4, 9), dtype)
+    """(atanh x - x) / x**3 as a function of x**2, |x| <= 0.36."""
+    return odd_fit(mpmath.atanh, mpf(1) / 3, mpf("0.36"), pick(dtype, 5, 11), dtype)
 
 
 @entry
@@ -407,7 +406,8 @@ def erfcx(dtype: str) -> Any:
 @entry
 def log2_of_ratio(dtype: str) -> Any:
     """log2((1 + s) / (1 - s)) / s as a function of s**2, to 38 bits: for pow of float32."""
-    del dtype  # evaluated in float64 only
+    if dtype == "float32":
+        return None  # evaluated in float64 only
 
     def f(z: Any) -> Any:
         s = mpmath.sqrt(z)
@@ -420,13 +420,16 @@ def log2_of_ratio(dtype: str) -> Any:
 @entry
 def exp2_short(dtype: str) -> Any:
     """2**r for |r| <= 1/2, to 29 bits: for pow of float32."""
-    del dtype  # evaluated in float64 only
+    if dtype == "float32":
+        return None
     return fit(lambda r: mpf(2) ** r, (mpf(-0.5), mpf(0.5)), 7, "float64")
 
 
 @entry
 def log_of_ratio(dtype: str) -> Any:
     """(log((1 + s) / (1 - s)) / (2 s) - 1 - s**2 / 3) / s**4 as a function of s**2, for pow."""
+    if dtype == "float32":
+        return None
 
     def f(z: Any) -> Any:
         s = mpmath.sqrt(z)
@@ -434,7 +437,7 @@ def log_of_ratio(dtype: str) -> Any:
 
     end = (mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1)
     weight = taylor_ratio(lambda z: z**2, 0)
-    return fit(taylor_ratio(f, mpf(1) / 5), (0, end**2), pick(dtype, 2, 8), dtype, weight)
+    return fit(taylor_ratio(f, mpf(1) / 5), (0, end**2), 7, dtype, weight)
 
 
 @entry
@@ -461,12 +464,12 @@ def main(names: list[str]) -> None:
         "",
         "# A comment states the weighted (mostly relative) error of the fit, roundings included.",
     ]
-    for name, (number, count) in CONSTANTS.items():
+    for name, number in CONSTANTS.items():
         if names and name not in names:
             continue
         lines += ["", f"{name} = {{  # an unevaluated sum"]
-        for dtype in MANTISSA:
-            text = ", ".join(repr(float(part)) for part in parts(number, dtype, count))
+        for dtype in MANTISSA if len(number) == 2 else ["float64"]:
+            text = ", ".join(repr(float(part)) for part in parts(number[0], dtype, *number[1:]))
             lines.append(f'    "{dtype}": ({text}),')
         lines.append("}")
     if not names or "TURNS" in names:
@@ -478,7 +481,10 @@ def main(names: list[str]) -> None:
     for name in [name for name in names if name in TABLE] if names else TABLE:
         lines += ["", f"{name.upper()} = {{"]
         for dtype in MANTISSA:
-            coefficients, error = TABLE[name](dtype)
+            found = TABLE[name](dtype)
+            if found is None:
+                continue
+            coefficients, error = found
             lines.append(f'    "{dtype}": (  # {error:.2e} = 2**{math.log2(error):.1f}')
             lines += [f"        {c!r}," for c in coefficients]
             lines.append("    ),")

@@ -59,9 +59,8 @@ def _chain(error: BaseException) -> list[BaseException]:
     return found
 
 
-def _members(error: BaseException) -> tuple[Any, ...]:
-    is_group = isinstance(error, BaseExceptionGroup)
-    return getattr(error, "exceptions", ()) if is_group else ()
+def _members(error: Any) -> tuple[Any, ...]:
+    return error.exceptions if BaseExceptionGroup in error.__class__.__mro__ else ()
 
 
 def _remove_quietly(error: BaseException) -> None:

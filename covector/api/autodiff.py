@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from covector import dtypes, tree
+from covector._base.boundary import api_boundary
 from covector.api.arguments import (
     Flat,
     avals_of,
@@ -59,6 +60,7 @@ def grad(
     """
     inner = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
 
+    @api_boundary
     @functools.wraps(fun)
     def gradient(*args: Any, **kwargs: Any) -> Any:
         value, gradients = inner(*args, **kwargs)
@@ -85,6 +87,7 @@ def value_and_grad(
     check_callable(fun, "grad")
     del reduce_axes
 
+    @api_boundary
     @functools.wraps(fun)
     def evaluated(*args: Any, **kwargs: Any) -> Any:
         partial, numbers = select_arguments(fun, argnums, args, "grad")
@@ -113,6 +116,7 @@ def value_and_grad(
     return evaluated
 
 
+@api_boundary
 def jvp(
     fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False
 ) -> tuple[Any, ...]:
@@ -164,6 +168,7 @@ class LinearFunction:
         """All but the residuals."""
         return (self.jaxpr, self.in_tree, self.out_tree, self.in_avals, self.out_avals, self.moving)
 
+    @api_boundary
     def __call__(self, *tangents: Any) -> Any:
         """The tangent of the result, for tangents of the arguments."""
         leaves, given = tree.flatten((tangents, {}))
@@ -193,6 +198,7 @@ class VjpFunction(LinearFunction):
 
     __slots__ = ()
 
+    @api_boundary
     def __call__(self, cotangent: Any) -> tuple[Any, ...]:
         """A tuple with a cotangent for each argument."""
         leaves, given = tree.flatten(cotangent)
@@ -223,6 +229,7 @@ for _cls in (LinearFunction, VjpFunction):
     register_pytree_node(_cls, lambda f: (f.consts, f.static()), _rebuild(_cls))
 
 
+@api_boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(value of `fun` at `primals`, its derivative there as a linear function of tangents).
 
@@ -236,6 +243,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     return _linear(fun, primals, has_aux, LinearFunction, "linearize")
 
 
+@api_boundary
 def vjp(
     fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Any = ()
 ) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector import dtypes, tree
+from covector._base.boundary import api_boundary
 from covector.api.arguments import Flat, as_argnums, check_callable, name_of
 from covector.ir import values
 from covector.ir.avals import ShapedArray
@@ -103,6 +104,7 @@ def make_jaxpr(
     del axis_env
     fixed = as_argnums(static_argnums, "make_jaxpr: static_argnums")
 
+    @api_boundary
     @functools.wraps(fun)
     def maker(*args: Any, **kwargs: Any) -> Any:
         program, out_tree = _program(fun, fixed, args, kwargs)
@@ -113,6 +115,7 @@ def make_jaxpr(
     return maker
 
 
+@api_boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The tree of ShapeDtypeStruct that `fun(*args, **kwargs)` would give, without computing it.
 

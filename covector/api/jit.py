@@ -16,6 +16,7 @@ from typing import Any
 
 from covector import tree
 from covector._base import log
+from covector._base.boundary import api_boundary
 from covector._base.config import config
 from covector._base.context import context, quiet
 from covector.api.arguments import (
@@ -158,6 +159,7 @@ class JitFunction:
     def __repr__(self) -> str:
         return f"<jit of {name_of(self._fun)}>"
 
+    @api_boundary
     def fallback(self, *args: Any, **kwargs: Any) -> Any:
         """The call, whatever the arguments are."""
         if config.disable_jit:
@@ -229,6 +231,7 @@ class JitFunction:
         log.debug(2, "%s", op.jaxpr)
         return found
 
+    @api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
         """The traced function for arguments of these types (arrays or ShapeDtypeStructs)."""
         found, _ = self.find(args, kwargs, abstract)
@@ -333,6 +336,7 @@ def _lift_constants(program: ClosedJaxpr) -> ClosedJaxpr:
 _unspecified = object()
 
 
+@api_boundary
 def jit(
     fun: Any = _unspecified,
     /,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from covector import tree
+from covector._base.boundary import api_boundary
 from covector.api.arguments import Flat, check_callable, check_values, flatten_axes, name_of
 from covector.api.arrays import as_array
 from covector.ir.values import typeof
@@ -53,6 +54,7 @@ def vmap(
     _check_axis_leaves(in_axes, "in_axes")
     _check_axis_leaves(out_axes, "out_axes")
 
+    @api_boundary
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):

@@ -63,7 +63,7 @@ def normal_form(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
     """The normal form of `op`, or None if each shape needs a program of its own."""
     if op.effects or any(a.size == 0 for a in avals) or has_rule(op, "library"):
         return None
-    if isinstance(op, Pointwise):
+    if isinstance(op, Pointwise) and not op.multiple_results:
         return _pointwise(op, avals)
     if isinstance(op, (Reduction, ArgExtremum)):
         return _reduction(op, avals)
@@ -310,72 +310,86 @@ def _size(shape: Sequence[int]) -> int:
 
 #: Ops whose rules say everything in terms of extents.
 INDEXING = frozenset({
-    "gather", "dynamic_slice", "dynamic_update_slice", "scatter", "scatter_add", "scatter_sub",
-    "scatter_mul", "scatter_min", "scatter_max",
+    "gather", "dynamic_slice", "dynamic_update_slice", "scatter", "scatter-add", "scatter-sub",
+    "scatter-mul", "scatter-min", "scatter-max",
 })  # fmt: skip
 
 
+@final
+class _Extents:
+    """Names for the extents of some shapes; 1 keeps its value."""
+
+    __slots__ = ("names", "values")
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.values: list[int] = []
+
+    def of(self, n: int, name: str) -> Affine:
+        """The extent `n`, as a new name."""
+        if n == 1:
+            return Affine(1)
+        self.names.append(name)
+        self.values.append(n)
+        return affine(name)
+
+
 def _indexing(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
-    """Every extent but 1 is a run-time value; equal ones need not be the same name."""
+    """Every extent is a run-time value; where the dimension numbers say that two are one (or the
+    window is all of an axis), they have one name."""
     out = op.result(*avals)
-    base = 0 if has_rule(op, "push") else None
-    names: list[str] = []
-    values: list[int] = []
-
-    def named(a: ShapedArray, letter: str) -> Shape:
-        shape = []
-        for d, n in enumerate(a.shape):
-            if n == 1 or (letter == "a1_" and d == a.ndim - 1):
-                shape.append(Affine(n))
-                continue
-            names.append(f"{letter}{d}")
-            values.append(n)
-            shape.append(affine(names[-1]))
-        return tuple(shape)
-
-    shapes = [named(a, f"a{k}_") for k, a in enumerate(avals)]
-    general = op
-    sizes = op.params.get("slice_sizes")
-    if sizes is not None:
-        window = []
-        for d, n in enumerate(sizes):
-            if n == 1:
-                window.append(1)
-                continue
-            names.append(f"w{d}")
-            values.append(n)
-            window.append(affine(names[-1]))
-        general = op.with_params(slice_sizes=tuple(window))
-        result = _window_shape(op, avals, out, window)
-        if result is None:
-            return None
+    extents = _Extents()
+    x = tuple(extents.of(n, f"x{d}") for d, n in enumerate(avals[0].shape))
+    numbers = op.params.get("dimension_numbers")
+    shapes = [x]
+    if numbers is None:  # dynamic slices: scalar starts, the update's extents are a window's
+        window = op.params.get("slice_sizes") or avals[1].shape
+        sizes = [_window(extents, n, avals[0].shape[d], x[d], d) for d, n in enumerate(window)]
+        update = "slice_sizes" not in op.params
+        shapes += [tuple(sizes)] * update + [()] * (len(avals) - 1 - update)
+        result = x if update else tuple(sizes)
     else:
-        result = shapes[0]
+        _, dropped, _, x_batch, i_batch = numbers
+        paired = {d: x[k] for d, k in zip(i_batch, x_batch, strict=True)}
+        vectors = avals[1].shape
+        batch = [
+            paired[d] if d in paired else extents.of(n, f"i{d}") for d, n in enumerate(vectors[:-1])
+        ]
+        shapes.append((*batch, Affine(vectors[-1])))
+        given = op.params.get("slice_sizes")
+        windowed = out if given is not None else avals[2]
+        if given is None:
+            given = [1] * len(x)
+            inside = [d for d in range(len(x)) if d not in dropped and d not in x_batch]
+            for d, k in zip(inside, numbers[0], strict=True):
+                given[d] = windowed.shape[k]
+        sizes = [_window(extents, n, avals[0].shape[d], x[d], d) for d, n in enumerate(given)]
+        inner = iter(n for d, n in enumerate(sizes) if d not in dropped and d not in x_batch)
+        outer = iter(batch)
+        whole = tuple(
+            next(inner) if d in numbers[0] else next(outer) for d in range(windowed.ndim)
+        )
+        if windowed is out:
+            result = whole
+        else:
+            shapes.append(whole)
+            result = x
+    general = op
+    if "slice_sizes" in op.params:
+        general = op.with_params(slice_sizes=tuple(n.constant or n for n in sizes))
     types = tuple(element_type(a.dtype) for a in avals)
     kind = element_type(out.dtype)
-    layout = tuple(tuple(n.constant for n in s) for s in shapes)
 
     def make() -> Kernel:
-        return plan_symbolic(general, shapes, types, [result], [kind], names)
+        return plan_symbolic(general, shapes, types, [result], [kind], extents.names)
 
-    key = ("indexing", general, types, layout, tuple(n.constant for n in result))
-    return NormalForm(key, values, make, base)
+    key = ("indexing", general, types, tuple(shapes))
+    return NormalForm(key, extents.values, make, 0 if has_rule(op, "push") else None)
 
 
-def _window_shape(
-    op: Op, avals: Sequence[ShapedArray], out: ShapedArray, window: Sequence[Any]
-) -> Shape | None:
-    """The shape of a result made of windows, in terms of their sizes and the indices' shape."""
-    if op.name == "dynamic_slice":
-        return tuple(map(affine, window))
-    numbers = op.params["dimension_numbers"]
-    dropped = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
-    sizes = [affine(n) for d, n in enumerate(window) if d not in dropped]
-    places = dict(zip(numbers.offset_dims, sizes, strict=True))
-    batch = iter(
-        Affine(n) if n == 1 else affine(f"a1_{d}") for d, n in enumerate(avals[1].shape[:-1])
-    )
-    return tuple(places[d] if d in places else next(batch) for d in range(out.ndim))
+def _window(extents: _Extents, n: int, whole: int, name: Affine, d: int) -> Affine:
+    """The size of a window along an axis of extent `whole`, called `name`."""
+    return name if n == whole else extents.of(n, f"w{d}")
 
 
 # Kernels

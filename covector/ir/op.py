@@ -176,6 +176,10 @@ class Op:
             self.__dict__["_hash"] = found
         return found
 
+    def __reduce__(self) -> Any:
+        # Not `__dict__`: it also holds what others remember about this instance.
+        return type(self), tuple(self.__dict__[f] for f in self._fields)
+
     def __repr__(self) -> str:
         inside = ", ".join(f"{f}={self.__dict__[f]!r}" for f in self._fields)
         return f"{self.name}[{inside}]" if inside else self.name

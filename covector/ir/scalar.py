@@ -8,6 +8,7 @@ into vector instructions, the loop interpreter evaluates them.  A dtype here is 
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from typing import Any
 
 BOOL = "bool"
@@ -59,15 +60,8 @@ class Expr:
         return f"<{self.dtype} {self}>"
 
     def __str__(self) -> str:
-        if self.op == "const":
-            return f"{self.extra}"
-        if self.op == "name" or self.op == "index":
-            return str(self.extra)
-        if self.op == "load":
-            buffer, index = self.extra
-            return f"{buffer}[{', '.join(map(str, index))}]"
-        suffix = f".{self.dtype}" if self.op in ("cast", "bitcast") else ""
-        return f"{self.op}{suffix}({', '.join(map(str, self.args))})"
+        definitions, (text,) = texts([self])
+        return "; ".join([*definitions, text])
 
     def __add__(self, other: Any) -> Expr:
         return expr("add", self.dtype, self, lift(other, self.dtype))
@@ -169,3 +163,38 @@ def walk(*roots: Expr) -> list[Expr]:
             stack.append((node, True))
             stack.extend((a, False) for a in reversed(node.args) if a not in seen)
     return order
+
+
+#: A node whose text would be longer than this gets a line of its own.
+_LONG = 160
+
+
+def texts(roots: Sequence[Expr]) -> tuple[list[str], list[str]]:
+    """(definitions, the texts of `roots` in terms of them).  A node that is used several times is
+    defined once, as `%n = ...`: the text of a DAG is no longer than the DAG."""
+    order = walk(*roots)
+    uses: dict[Expr, int] = {}
+    for e in (a for node in order for a in node.args):
+        uses[e] = uses.get(e, 0) + 1
+    for e in roots:
+        uses[e] = uses.get(e, 0) + 1
+    text: dict[Expr, str] = {}
+    definitions: list[str] = []
+    for e in order:
+        line = _line(e, [text[a] for a in e.args])
+        if e.args and (uses[e] > 1 or len(line) > _LONG):
+            text[e] = f"%{len(definitions)}"
+            definitions.append(f"{text[e]} = {line}")
+        else:
+            text[e] = line
+    return definitions, [text[e] for e in roots]
+
+
+def _line(e: Expr, args: list[str]) -> str:
+    if e.op in ("const", "name", "index"):
+        return f"{e.extra}"
+    if e.op == "load":
+        buffer, index = e.extra
+        return f"{buffer}[{', '.join(map(str, index))}]"
+    suffix = f".{e.dtype}" if e.op in ("cast", "bitcast") else ""
+    return f"{e.op}{suffix}({', '.join(args)})"

@@ -23,9 +23,9 @@ __all__ = [
 
 def integers(values: Any) -> tuple[int, ...]:
     """A sequence of integers (or one integer) as a tuple of Python ints."""
-    if not isinstance(values, Iterable) or getattr(values, "ndim", 1) == 0:
-        return (operator.index(values),)
-    return tuple([operator.index(v) for v in values])
+    if hasattr(values, "__iter__") and getattr(values, "ndim", 1):
+        return tuple([operator.index(v) for v in values])
+    return (operator.index(values),)
 
 
 def user_dtype(dtype: Any, who: str) -> Any:

@@ -10,11 +10,8 @@ from covector.api.vectorize import vmap
 from covector.ir.values import typeof
 from covector.lax._arguments import integers
 from covector.lax._control import while_loop
-from covector.ops._place import (
-    GatherDimensionNumbers,
-    GatherScatterMode,
-    ScatterDimensionNumbers,
-)
+from covector.ops.gather import GatherDimensionNumbers, GatherScatterMode
+from covector.ops.scatter import ScatterDimensionNumbers
 
 __all__ = [
     "GatherDimensionNumbers",

@@ -134,8 +134,8 @@ def check_numbers(
             f"{op}: each axis of the operand {operand.str_short()} must be in a window "
             f"({names[0]}={offsets}), or in {names[1]}={dropped}, or in {names[3]}={operand_batch}"
         )
-    paired = [operand.shape[d] for d in operand_batch], [indices.shape[d] for d in indices_batch]
-    if paired[0] != paired[1]:
+    shared = [operand.shape[d] for d in operand_batch]
+    if shared != [indices.shape[d] for d in indices_batch]:
         raise TypeError(
             f"{op}: {names[3]}={operand_batch} and {names[4]}={indices_batch} must be pairs of "
             f"axes of equal size; got operand {operand.str_short()}, indices {indices.str_short()}"
@@ -183,7 +183,7 @@ def batched_numbers(numbers: Numbers, indices_batched: bool) -> Any:
     offsets, dropped, starts, operand_batch, indices_batch = (
         tuple(d + 1 for d in dims) for dims in numbers
     )
-    kind = type(numbers)
+    kind: Any = type(numbers)
     if indices_batched:
         return kind(offsets, dropped, starts, (0, *operand_batch), (0, *indices_batch))
     return kind((0, *offsets), dropped, starts, operand_batch, tuple(numbers[4]))
@@ -207,11 +207,11 @@ def numpy_places(
     ]
     _, base = split_index(numbers, len(shape), axes)
     kept = batch_dims(numbers, out_ndim)
-    fits = np.ones((1,) * out_ndim, bool)
+    fits: Any = np.ones((1,) * out_ndim, bool)
     for k, d in enumerate(numbers[2]):
         start = as_int64(indices[..., k])
         start = start.reshape([out_shape[a] if a in kept else 1 for a in range(out_ndim)])
-        limit = shape[d] - sizes[d]
+        limit: int = shape[d] - sizes[d]
         fits = fits & (start >= 0) & (start <= limit)
         base[d] = base[d] + np.clip(start, 0, max(limit, 0))
     return tuple(np.asarray(b) for b in base), fits
@@ -292,7 +292,7 @@ def hlo_clip(
 def _hlo_bounds(
     writer: Any, numbers: Numbers, shape: Sequence[int], sizes: Sequence[int], aval: ShapedArray
 ) -> tuple[Any, Any]:
-    info = np.iinfo(aval.dtype)
+    info: Any = np.iinfo(aval.dtype)
     last = [min(max(shape[d] - sizes[d], info.min), info.max) for d in numbers[2]]
     limits = writer.constant(np.asarray(last, aval.dtype))
     return writer.full(aval, 0), writer.broadcast_to(limits, aval.shape)

@@ -222,7 +222,7 @@ def fill_of(dtype: Any, value: Any) -> Any:
     if kind == "b":
         return True
     if kind in "iu":
-        info = dtypes.iinfo(dtype)
+        info: Any = dtypes.iinfo(dtype)
         return int(info.min if kind == "i" else info.max)
     return complex("nan") if kind == "c" else float("nan")
 

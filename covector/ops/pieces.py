@@ -54,7 +54,7 @@ class Slice(View):
 
     def transpose(self, tools: Any, ct: Any, x: Any) -> list[Any]:
         """Zeros where nothing was taken."""
-        config = []
+        config: list[tuple[int, int, int]] = []
         taken = zip(self.start_indices, typeof(ct).shape, self.steps, x.aval.shape, strict=True)
         for start, m, step, n in taken:
             covered = (m - 1) * step + 1 if m else 0
@@ -144,7 +144,8 @@ class Pad(Op):
             for n, (low, high, interior) in zip(x.shape, config, strict=True)
         ]
         out = np.full(full, value, x.dtype)
-        inside, cut = [], []
+        inside: list[slice] = []
+        cut: list[slice] = []
         for n, m, (low, high, interior) in zip(x.shape, full, config, strict=True):
             begin = max(low, 0)
             inside.append(slice(begin, begin + _dilated(n, interior), interior + 1))
@@ -287,7 +288,8 @@ class Concatenate(Op):
 
     def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
         """To each operand its slice."""
-        out, start = [], 0
+        out: list[Any] = []
+        start = 0
         for a in args:
             n = (a.aval if isinstance(a, Linear) else typeof(a)).shape[self.dimension]
             wanted = isinstance(a, Linear)
@@ -380,7 +382,8 @@ class Split(Op):
 
     def stablehlo(self, writer: Any, x: Any) -> list[Any]:
         """Slices."""
-        out, shape, start = [], list(writer.aval(x).shape), 0
+        out: list[Any] = []
+        shape, start = list(writer.aval(x).shape), 0
         for aval in writer.out_avals:
             begin, end = [0] * len(shape), list(shape)
             begin[self.axis], end[self.axis] = start, start + aval.shape[self.axis]

@@ -369,9 +369,9 @@ class ScatterExtremum(ScatterOp):
         aval, pointwise, add = typeof(updates), ops.pointwise, self.like(ScatterAdd)
         reached = self.look_up(out, indices, aval)
         masks = pointwise.eq(x, out), pointwise.eq(updates, reached)
-        sums = []
+        sums: list[Any] = []
         for values in ((t_x, t_updates), None):
-            parts = []
+            parts: list[Any] = []
             for k, (mask, of) in enumerate(zip(masks, (typeof(x), aval), strict=True)):
                 zero = ops.shape.zeros(of)
                 value = ops.shape.full(of.shape, 1, of.dtype) if values is None else values[k]
@@ -407,7 +407,7 @@ class ScatterMax(ScatterExtremum):
         np.maximum.at(out, places, updates)
 
 
-_SMALL = {
+_SMALL: dict[Any, Sequence[str]] = {
     Scatter: ("bool", "int8", "bfloat16", "complex64"),
     ScatterAdd: ("uint8", "float16", "bfloat16", "complex64"),
     ScatterSub: ("uint8", "bfloat16", "complex64"),

@@ -206,7 +206,7 @@ def _check_starts(op: str, x: ShapedArray, starts: Sequence[ShapedArray]) -> Non
 def _numpy_window(
     shape: Sequence[int], sizes: Sequence[int], starts: Sequence[np.ndarray]
 ) -> tuple[slice, ...]:
-    out = []
+    out: list[slice] = []
     for n, m, start in zip(shape, sizes, starts, strict=True):
         begin = min(max(int(start), 0), n - m)
         out.append(slice(begin, begin + m))

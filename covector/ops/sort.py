@@ -174,6 +174,10 @@ class TopK(Op):
         dim = dims[0]
         return self.with_params(axis=self.axis + (self.axis >= dim))(args[0]), [dim, dim]
 
+    def library(self, x: ShapedArray) -> Library | None:
+        """`top_k`, along the last axis, with the number of elements."""
+        return Library("top_k", (self.k,)) if self.axis == x.ndim - 1 else None
+
     def decompose(self, x: Any) -> list[Any]:
         """A sort of descending keys, cut off."""
         places = ops.shape.iota(INT32, typeof(x).shape, self.axis)

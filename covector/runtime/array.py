@@ -121,6 +121,9 @@ class Array:
             "Array is not a constructor: make arrays with numpy.array, numpy.asarray or device_put"
         )
 
+    def __init_subclass__(cls) -> NoReturn:
+        raise TypeError("Array has no subclasses")
+
     # Type.
 
     @property
@@ -407,18 +410,35 @@ def _copy_in(source: np.ndarray) -> Any:
     """A buffer with a copy of the elements of `source`, in C order."""
     target = pool.empty(source.shape, source.dtype)
     target[...] = source
-    target.flags.writeable = False
-    return target
+    return _freeze(target, target.nbytes)
 
 
-def _adopt(source: np.ndarray, nbytes: int) -> Any:
-    source = source.view(np.ndarray)  # the caller's object keeps its own flags
-    source.flags.writeable = False
-    return source
+class _Frozen:
+    """Memory that NumPy may read only: a view of it cannot be made writable again."""
+
+    __slots__ = ("__array_interface__", "owner")
+
+    def __init__(self, owner: np.ndarray, nbytes: int) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (nbytes,),
+            "typestr": "|u1",
+            "data": (owner.ctypes.data, True),
+        }
+
+
+def _freeze(elements: np.ndarray, nbytes: int) -> Any:
+    """A read-only array over the memory of `elements`, which are dense."""
+    if nbytes:
+        frozen = np.asarray(_Frozen(elements, nbytes))
+        return frozen.view(elements.dtype).reshape(elements.shape)
+    elements.flags.writeable = False
+    return elements
 
 
 if _native is None:
-    host, copy_in, _keep = _host, _copy_in, _adopt
+    host, copy_in, _keep = _host, _copy_in, _freeze
 else:
     host, _keep = _native.host, _native.adopt
 

@@ -1,7 +1,8 @@
 """Eager evaluation: an operation on concrete arrays, at the bottom of every trace.
 
-The first call with given types finds an executable (a compiled one where a backend has a rule,
-else the op's NumPy rule) and keeps it in a table of the op instance; later calls run it.
+Each operation (op instance) has an entry point: the first call with given types finds an
+executable (a compiled one where a backend has a rule, else the op's NumPy rule); later calls run
+it, natively if it is machine code.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from covector._base.errors import UnexpectedTracerError
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Op, has_rule
@@ -20,6 +22,9 @@ from covector.ir.values import typeof
 from covector.runtime import array as arrays
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import MemoryStats
+from covector.runtime.entry import Pattern, Record, as_list, callable_class
+from covector.trace.stage import eval_jaxpr
+from covector.trace.tracer import Tracer, leak_message
 
 Avals = tuple[ShapedArray, ...]
 Run = Callable[[Sequence[Array]], Sequence[Array]]
@@ -30,8 +35,10 @@ compilers: list[Callable[[Op, Avals], Any]] = []
 #: COVECTOR_BACKEND=reference evaluates everything by the ops' NumPy rules.
 REFERENCE_ONLY: Final = os.environ.get("COVECTOR_BACKEND", "").lower() == "reference"
 
-_tables: Final[dict[Op, dict[Avals, Run]]] = {}
+_entries: Final[dict[Op, Any]] = {}
 _lock: Final = threading.Lock()
+#: Operations remembered; beyond that the oldest are forgotten.
+KEPT: Final = 16384
 
 
 def evaluate(op: Op, args: Sequence[Any]) -> Any:
@@ -39,24 +46,52 @@ def evaluate(op: Op, args: Sequence[Any]) -> Any:
 
     Raises TypeError for anything else, and what the op's `result` rule raises.
     """
-    table = op.__dict__.get("_table")
-    if table is None:
-        table = _table(op)
-    if any(type(x) is not Array for x in args):
-        args = [x if type(x) is Array else as_array(x) for x in args]
-    avals = tuple([x.aval for x in args])
-    run = table.get(avals)
-    if run is None:
-        run = table[avals] = executable(op, avals).run
-    out = run(args)
-    return list(out) if op.multiple_results else out[0]
+    try:
+        entry = op._entry  # type: ignore[attr-defined]
+    except AttributeError:
+        entry = _entry_of(op)
+    return entry(*args)
+
+
+@callable_class
+class OpEntry:
+    """The entry point of one operation; what it does depends on types alone, not on options."""
+
+    follows_options = False
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        self.runs: dict[Avals, Run] = {}
+
+    def fallback(self, *args: Any) -> Any:
+        """The operation on arguments that no record fits."""
+        op = self.op
+        if any(type(x) is not Array for x in args):
+            args = tuple([x if type(x) is Array else as_array(x) for x in args])
+        avals = tuple([x.aval for x in args])
+        run = self.runs.get(avals)
+        if run is None:
+            run = self.runs[avals] = self._find(avals)
+        out = run(args)
+        return list(out) if op.multiple_results else out[0]
+
+    def _find(self, avals: Avals) -> Run:
+        found = executable(self.op, avals)
+        code = getattr(found, "code", None)
+        if code is not None:
+            result = as_list(len(found.out_avals)) if self.op.multiple_results else None
+            record = Record(code, avals, found.out_avals, result=result)
+            self.add_record(Pattern(len(avals), (), None), record)  # type: ignore[attr-defined]
+        return found.run
 
 
 def as_array(x: Any) -> Array:
     """A concrete value as an Array; raises TypeError for what is none.
 
-    A tracer that gets here has outlived its trace: its own `__array__` says so.
+    Raises UnexpectedTracerError for a tracer: it has outlived its trace.
     """
+    if isinstance(x, Tracer):
+        raise UnexpectedTracerError(leak_message(x))
     return x if type(x) is Array else from_numpy(x, typeof(x))
 
 
@@ -92,19 +127,24 @@ class StepByStep:
         return str(self.jaxpr)
 
 
-def _table(op: Op) -> dict[Avals, Run]:
-    """The table of an op; equal instances share it."""
+def _entry_of(op: Op) -> Any:
+    """The entry of an op; equal instances share it."""
     with _lock:
-        table = _tables.setdefault(op, {})
-    op.__dict__["_table"] = table
-    return table
+        entry = _entries.get(op)
+        if entry is None:
+            while len(_entries) >= KEPT:
+                del _entries[next(iter(_entries))]
+            entry = _entries[op] = OpEntry(op)
+    op.__dict__["_entry"] = entry
+    return entry
 
 
 def clear_caches() -> None:
     """Forgets all executables of eager operations."""
     with _lock:
-        for table in _tables.values():
-            table.clear()
+        for entry in _entries.values():
+            entry.clear_records()
+            entry.runs.clear()
 
 
 class Reference:

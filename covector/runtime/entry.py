@@ -352,7 +352,8 @@ def _signature(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
                 return None
             found.append((x.aval, id(getattr(x, "_sharding", None))))
         else:
-            aval = _scalars.get(type(x))
+            # A thread may see other scalar types than the process while the word is not zero.
+            aval = _scalars.get(type(x)) if quiet.value == 0 else None
             if aval is None or not _fits(x, aval):
                 return None
             found.append((aval, id(None)))
@@ -393,6 +394,8 @@ def callable_class(cls: type) -> Any:
 
     The class states methods and class attributes; no slots, no `super()`, no `__call__`.  Use the
     methods `add_record`, `clear_records` and `record_count` that it gains.
+    `follows_options = False`: what its programs mean depends on types alone, so records also serve
+    while the quiet word is not zero and survive a change of options.
     """
     for method in (add_record, clear_records, record_count):
         setattr(cls, method.__name__, method)
@@ -430,7 +433,7 @@ def add_record(self: Any, pattern: Pattern, record: Record) -> None:
         )
     with _lock:
         if _native is not None:
-            _native.add_record(self, pattern, record)
+            _native.add_record(self, pattern, record, always=not self.follows_options)
         else:
             table = self.__dict__.setdefault("_table", _PythonTable())
             table.records.setdefault(pattern, {})[record.signature] = record
@@ -524,7 +527,7 @@ class Compiled:
         self._entry = _Direct(weakref.proxy(self))
         self._entry.add_record(
             Pattern(len(self.in_avals), (), None),
-            Record(code, self.in_avals, self.out_avals, result=_as_list(len(self.out_avals))),
+            Record(code, self.in_avals, self.out_avals, result=as_list(len(self.out_avals))),
         )
 
     def run(self, args: Sequence[Array]) -> list[Array]:
@@ -537,7 +540,7 @@ class Compiled:
         if given != self.in_avals:
             raise TypeError(f"a program for {self.in_avals} was called on {given}")
         record = Record(
-            self.code, self.in_avals, self.out_avals, result=_as_list(len(self.out_avals))
+            self.code, self.in_avals, self.out_avals, result=as_list(len(self.out_avals))
         )
         return _run_record(record, args, [])
 
@@ -558,7 +561,8 @@ class Compiled:
         )
 
 
-def _as_list(outputs: int) -> tuple[Step, ...]:
+def as_list(outputs: int) -> tuple[Step, ...]:
+    """Steps for a list of all outputs."""
     return (*(("LEAF", i, None) for i in range(outputs)), ("LIST", outputs, None))
 
 

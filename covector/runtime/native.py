@@ -28,8 +28,8 @@ class Native(Protocol):
         """`resolve(x)` waits for, or refuses, an array without memory; `deleted` is what a donated
         array holds."""
 
-    def add_record(self, entry: Any, pattern: Any, record: Any) -> None:
-        """Files a record of an entry under a pattern."""
+    def add_record(self, entry: Any, pattern: Any, record: Any, always: bool) -> None:
+        """Files a record of an entry under a pattern; always: whatever the quiet word says."""
 
     def clear_records(self, entry: Any) -> None:
         """Forgets the records of an entry."""

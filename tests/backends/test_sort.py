@@ -117,3 +117,27 @@ def test_sorted_and_reversed_rows():
     x = np.arange(100_000, dtype=np.int64)
     for given in (x, x[::-1].copy(), np.zeros_like(x)):
         np.testing.assert_array_equal(run_sort([given])[0], np.sort(given))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("shape", "k"), [((1,), 1), ((50,), 3), ((3, 300), 1), ((3, 300), 20),
+                                          ((2, 300), 300), ((2, 299), 250), ((70000,), 40),
+                                          ((4, 5), 0)])  # fmt: skip
+def test_top_k(dtype, shape, k):
+    x = draw(shape, dtype, 3)
+    bits = x.view(f"u{x.dtype.itemsize}").astype(np.int64)
+    if x.dtype.kind in "fV" or x.dtype.name == "bfloat16":  # the total order: by bits, signs apart
+        width = 8 * x.dtype.itemsize
+        sign = bits >> (width - 1) & 1
+        magnitude = bits & ((1 << (width - 1)) - 1)
+        keys = np.where(sign == 1, -1 - magnitude, magnitude)
+    else:
+        keys = x
+    places = np.arange(shape[-1])
+    order = np.stack([sorted(places, key=lambda p, r=r: (-int(r[p]), p))[:k]
+                      for r in keys.reshape(-1, shape[-1])]).reshape(*shape[:-1], k)  # fmt: skip
+    blank = np.zeros((*shape[:-1], k), x.dtype), np.zeros((*shape[:-1], k), np.int32)
+    got, numbers = library("top_k", (k,), [x], blank)
+    np.testing.assert_array_equal(numbers, order)
+    want = np.take_along_axis(x, order.astype(np.int64), -1)
+    np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))

@@ -7,8 +7,10 @@ scalar `Expr`.  Extents are constants or run-time values (symbols).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from covector.ir.index import Affine
-from covector.ir.scalar import Expr
+from covector.ir.scalar import Expr, texts
 
 #: What the accumulators of a fold do; 'argmax'/'argmin' carry a (value, index) pair, where the
 #: least index wins ties and a NaN beats every number; the order of combination is free, within
@@ -58,7 +60,9 @@ class Store(Statement):
         self.buffer, self.index, self.value, self.where = buffer, index, value, where
 
     def lines(self, pad: str) -> list[str]:
-        return [f"{pad}{_place(self)} = {self.value}{_condition(self.where)}"]
+        return _shown(
+            pad, [self.value, self.where], lambda v, w: f"{_place(self)} = {v}{_condition(w)}"
+        )
 
 
 class Update(Statement):
@@ -82,7 +86,11 @@ class Update(Statement):
         self.value, self.where = value, where
 
     def lines(self, pad: str) -> list[str]:
-        return [f"{pad}{_place(self)} {self.kind}= {self.value}{_condition(self.where)}"]
+        return _shown(
+            pad,
+            [self.value, self.where],
+            lambda v, w: f"{_place(self)} {self.kind}= {v}{_condition(w)}",
+        )
 
 
 class Let(Statement):
@@ -94,7 +102,7 @@ class Let(Statement):
         self.name, self.value = name, value
 
     def lines(self, pad: str) -> list[str]:
-        return [f"{pad}{self.name} = {self.value}"]
+        return _shown(pad, [self.value], lambda v: f"{self.name} = {v}")
 
 
 class Accumulator:
@@ -116,9 +124,10 @@ class Accumulator:
         self.names, self.kind, self.dtypes = names, kind, dtypes
         self.values, self.init = values, init
 
-    def line(self, pad: str) -> str:
-        start = "" if self.init is None else f" from {self.init}"
-        return f"{pad}{', '.join(self.names)} {self.kind}= {', '.join(map(str, self.values))}{start}"
+    def line(self, values: Sequence[str], init: str | None) -> str:
+        """Its text, given those of its expressions."""
+        start = "" if init is None else f" from {init}"
+        return f"{', '.join(self.names)} {self.kind}= {', '.join(values)}{start}"
 
 
 class Fold(Statement):
@@ -151,8 +160,18 @@ class Fold(Statement):
         return [
             head,
             *(line for s in self.stores for line in s.lines(inner)),
-            *(r.line(inner) for r in self.results),
+            *self._results(inner),
         ]
+
+    def _results(self, pad: str) -> list[str]:
+        roots = [e for r in self.results for e in (*r.values, r.init)]
+
+        def joined(*shown: str | None) -> str:
+            rest = iter(shown)
+            lines = [r.line([str(next(rest)) for _ in r.values], next(rest)) for r in self.results]
+            return f"\n{pad}".join(lines)
+
+        return "\n".join(_shown(pad, roots, joined)).split("\n")
 
 
 class Scan(Statement):
@@ -184,8 +203,13 @@ class Scan(Statement):
         return [
             f"{pad}scan {self.axis} in {self.low} .. {self.high}{back} with {start}",
             *(line for s in self.body for line in s.lines(inner)),
-            *(f"{inner}next {n} = {e}" for (n, _), e in zip(self.carries, self.next, strict=True)),
+            *_shown(inner, self.next, self._following(inner)),
         ]
+
+    def _following(self, pad: str) -> Callable[..., str]:
+        return lambda *shown: f"\n{pad}".join(
+            f"next {n} = {e}" for (n, _), e in zip(self.carries, shown, strict=True)
+        )
 
 
 class For(Statement):
@@ -267,5 +291,13 @@ def _place(s: Store | Update) -> str:
     return f"{s.buffer}[{', '.join(map(str, s.index))}]"
 
 
-def _condition(where: Expr | None) -> str:
+def _condition(where: str | None) -> str:
     return "" if where is None else f" if {where}"
+
+
+def _shown(pad: str, roots: Sequence[Expr | None], text: Callable[..., str]) -> list[str]:
+    """`text` of the texts of `roots`, after a line for every expression that they share."""
+    definitions, shown = texts([e for e in roots if e is not None])
+    rest = iter(shown)
+    line = text(*[None if e is None else next(rest) for e in roots])
+    return [*(pad + d for d in definitions), pad + line]

@@ -62,9 +62,10 @@ class _Checker:
             self.check(b.home in ("in", "out", "inout", "scratch"), f"{b.name}: home {b.home}")
         self.body(self.kernel.body)
 
-    def check(self, holds: bool, message: str) -> None:
+    def check(self, holds: bool, message: str, *about: Any) -> None:
+        """Raise unless it `holds`; texts of expressions are made only then (they may be long)."""
         if not holds:
-            raise InvalidKernel(f"{message}\n{self.kernel}")
+            raise InvalidKernel(f"{message.format(*about)}\n{self.kernel}")
 
     # Ranges
 
@@ -133,7 +134,7 @@ class _Checker:
             self.define(s.name, s.value.dtype)
         elif isinstance(s, If):
             self.value(s.condition)
-            self.check(s.condition.dtype == "bool", f"condition {s.condition} is no 'bool'")
+            self.check(s.condition.dtype == "bool", "condition {} is no 'bool'", s.condition)
             for part in (s.body, s.orelse):
                 names, facts = dict(self.names), len(self.facts)
                 self.body(part)
@@ -151,7 +152,7 @@ class _Checker:
         self.value(s.value)
         if s.where is not None:
             self.value(s.where)
-            self.check(s.where.dtype == "bool", f"condition {s.where} is no 'bool'")
+            self.check(s.where.dtype == "bool", "condition {} is no 'bool'", s.where)
         self.check(buffer.home != "in", f"{s.buffer} is written, but an input")
         self.check(
             s.value.dtype == buffer.dtype, f"{s.buffer} holds {buffer.dtype}, not {s.value.dtype}"
@@ -207,15 +208,15 @@ class _Checker:
         for e in walk_deep([root]):
             if e.op == "load":
                 buffer = self.kernel.buffers.get(e.extra[0])
-                self.check(buffer is not None, f"no buffer {e.extra[0]} in {e}")
+                self.check(buffer is not None, "no buffer {} in {}", e.extra[0], e)
                 assert buffer is not None
                 self.check(buffer.home != "out", f"{buffer.name} is read, but an output")
-                self.check(buffer.dtype == e.dtype, f"{e} is {e.dtype}, not {buffer.dtype}")
+                self.check(buffer.dtype == e.dtype, "{} is {}, not {}", e, e.dtype, buffer.dtype)
                 self.access(buffer.name, e.extra[1])
                 if buffer.home == "scratch":
                     self.covered(buffer.name, e.extra[1])
             elif e.op == "name":
-                self.check(self.names.get(e.extra) == e.dtype, f"name {e} is not defined here")
+                self.check(self.names.get(e.extra) == e.dtype, "name {} is not defined here", e)
             elif e.op == "index":
                 self.index_known(e.extra)
             elif e not in self.typed:
@@ -224,7 +225,7 @@ class _Checker:
 
     def types(self, e: Expr) -> None:
         given = [a.dtype for a in e.args]
-        self.check(ARITY.get(e.op) == len(given), f"{e.op} of {len(given)} arguments in {e}")
+        self.check(ARITY.get(e.op) == len(given), "{} of {} arguments in {}", e.op, len(given), e)
         if e.op in COMPARISONS:
             good = e.dtype == "bool" and given[0] == given[1]
         elif e.op == "select":
@@ -233,7 +234,7 @@ class _Checker:
             good = all(g == e.dtype for g in given) or e.op in ("abs", "pow")
         else:
             good = True
-        self.check(good, f"{e.op} to {e.dtype} of {given}: {e}")
+        self.check(good, "{} to {} of {}: {}", e.op, e.dtype, given, e)
 
     def index_known(self, i: Affine) -> None:
         known = self.box.keys() | set(self.kernel.symbols)
@@ -252,7 +253,7 @@ class _Checker:
                 continue  # in bounds by the contract of `data`
             least, most = self.range_of(i)
             inside = least.sure() and (n - 1 - most).sure()
-            self.check(inside, f"{name}: index {i} in {least} .. {most}, extent {n}")
+            self.check(inside, "{}: index {} in {} .. {}, extent {}", name, i, least, most, n)
 
     def covered(self, name: str, index: Sequence[Affine]) -> None:
         if self.empty():
@@ -263,7 +264,7 @@ class _Checker:
                 for i, (low, high) in zip(index, box, strict=True)
             ):
                 return
-        self.check(False, f"scratch {name}{list(index)} is read, but not surely filled before")
+        self.check(False, "scratch {}{} is read, but not surely filled before", name, list(index))
 
 
 def _widened(box: Box, axis: str, low: Affine, high: Affine) -> Box | None:

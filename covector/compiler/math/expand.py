@@ -11,7 +11,9 @@ from typing import Final
 
 from covector.compiler.math import (
     exponential,
+    inverse_trigonometry,
     logarithm,
+    power,
     trigonometry,
 )
 from covector.compiler.math.evaluate import NARROW_FLOATS
@@ -41,6 +43,16 @@ FLOAT_RULES: Final[dict[str, Rule]] = {
     "sin": trigonometry.sin,
     "cos": trigonometry.cos,
     "tan": trigonometry.tan,
+    "asin": inverse_trigonometry.asin,
+    "acos": inverse_trigonometry.acos,
+    "atan": inverse_trigonometry.atan,
+    "atan2": inverse_trigonometry.atan2,
+    "asinh": logarithm.asinh,
+    "acosh": logarithm.acosh,
+    "atanh": logarithm.atanh,
+    "rsqrt": power.rsqrt,
+    "pow": power.pow,
+    "cbrt": power.cbrt,
 }
 #: On integers.
 INTEGER_RULES: Final[dict[str, Rule]] = {}

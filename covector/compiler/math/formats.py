@@ -5,7 +5,6 @@ Everything is written once for float32 and float64: `format_of(x)` gives the con
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final, final
 
@@ -161,6 +160,11 @@ def round_by_magic(x: Expr, scale: float) -> tuple[Expr, Expr]:
     return shifted - f.magic, f.bits(shifted)
 
 
+def number_in(bits: Expr, f: Format) -> Expr:
+    """2**fraction + the integer 0 <= bits < 2**fraction, as a float: no conversion is needed."""
+    return f.from_bits(bits | ((f.bias + f.fraction) << f.fraction))
+
+
 def power_of_two(n_bits: Expr, f: Format, plus: int = 0) -> Expr:
     """2**(n + plus) for n in the low bits of `n_bits`; the exponent must be that of a normal."""
     return f.from_bits(shift_left(n_bits, f.fraction) + ((f.bias + plus) << f.fraction))
@@ -183,13 +187,3 @@ def two_product(a: Expr, b: Expr) -> tuple[Expr, Expr]:
     """a * b, and its rounding error."""
     product = a * b
     return product, fma(a, b, -product)
-
-
-def as_float(value: float, dtype: str) -> float:
-    """`value` rounded to `dtype`."""
-    if dtype == "float64" or not math.isfinite(value):
-        return value
-    mantissa, exponent = math.frexp(value)
-    return math.ldexp(round(mantissa * 2.0**24), exponent - 24)
-
-

@@ -23,7 +23,7 @@ from covector.compiler.math.formats import (
     square_root,
     with_sign,
 )
-from covector.ir.scalar import Expr, fma, select
+from covector.ir.scalar import Expr, const, fma, select
 
 
 def _arcsine(a: Expr) -> tuple[Expr, Expr, Expr]:
@@ -93,11 +93,11 @@ def atan2(y: Expr, x: Expr) -> Expr:
     ax, ay, one, zero = absolute(x), absolute(y), f.const(1.0), f.const(0.0)
     steep = gt(ay, ax)
     over, under = select(steep, ax, ay), select(steep, ay, ax)
-    over, under = (select(eq(over, math.inf), one, v) for v in (over, under))  # inf, inf: 1, 1
+    both = eq(over, math.inf) & eq(under, math.inf)  # the diagonal, as 1 / 1
+    over, under = select(both, one, over), select(both | eq(under, 0.0), one, under)
     left = lt(f.bits(x), 0)  # -0 counts
     quarters = select(steep, one, select(left, f.const(2.0), zero))
-    # the angle grows with the quotient where exactly one of (steep, left) fails... or both hold
-    negate = (sign_of(x) ^ select(steep, f.bits(f.const(-0.0)), f.bits(zero)))
+    negate = sign_of(x) ^ select(steep, const(f.sign_bit, f.integer), 0)  # one, but not both
     if f is F32:
         t = div(over, under)
     else:
@@ -107,5 +107,4 @@ def atan2(y: Expr, x: Expr) -> Expr:
         t = div(select(middle, over - under, over), select(middle, over + under, under))
         eighth = select(middle, f.const(0.5), zero)
         quarters = quarters + flip(eighth, negate)
-    t = select(eq(under, 0.0), zero, t)
     return with_sign(_add_angle(quarters, t, negate), sign_of(y))

@@ -20,6 +20,7 @@ from covector.compiler.math.formats import (
     gt,
     horner,
     lt,
+    number_in,
     shift_left,
     shift_right,
     shift_right_arithmetic,
@@ -42,29 +43,30 @@ def split(x: Expr, f: Format, scaled: Expr | None = None) -> tuple[Expr, Expr, E
     i = f.bits(x) + ((f.bias << f.fraction) - root)
     biased = shift_right(i, f.fraction)
     m = f.from_bits((i & ((1 << f.fraction) - 1)) + root)
-    # 2**fraction + k: an integer small enough can be put straight into the low bits of a float
-    base = (f.bias + f.fraction) << f.fraction
     offset = 2.0**f.fraction + f.bias
     shift = f.const(offset)
     if scaled is not None:
         shift = select(scaled, f.const(offset + f.fraction + 1), shift)
-    return f.from_bits(biased | base) - shift, biased, m
+    return number_in(biased, f) - shift, biased, m
 
 
-def log_of(k: Expr, u: Expr) -> Expr:
-    """k log 2 + log(1 + u), for sqrt(1/2) - 1 <= u <= sqrt(2) - 1."""
+def log_of(k: Expr, u: Expr, error: Expr | None = None) -> Expr:
+    """k log 2 + log(1 + u + error), for sqrt(1/2) - 1 <= u <= sqrt(2) - 1."""
     f = format_of(u)
     high, low = coefficients.LN2[f.dtype]
     if f is F32:
         z = u * u
         w = fma(u, horner(u, coefficients.LOG[f.dtype]), -0.5)
-        return fma(k, high, fma(k, low, fma(z, w, u)))
+        if error is None:
+            return fma(k, high, fma(k, low, fma(z, w, u)))
+        return fma(k, high, u + fma(k, low, fma(z, w, error)))
     s = div(u, u + 2.0)
     z = s * s
     half_square = u * u * 0.5
     # log(1 + u) = u - (u**2 / 2 - s (u**2 / 2 + z R(z))): the correction of u is small
     t = s * fma(z, horner(z, coefficients.LOG[f.dtype]), half_square)
-    return fma(k, high, u - (half_square - fma(k, low, t)))
+    rest = fma(k, low, t) if error is None else fma(k, low, t) + error
+    return fma(k, high, u - (half_square - rest))
 
 
 def _with_limits(x: Expr, y: Expr, origin: Expr | float, pole: float) -> Expr:
@@ -92,7 +94,7 @@ def _log_of_sum(u: Expr, error: Expr, doubled: Expr | None = None) -> Expr:
     error = select(lt(u, 2.0 ** (f.bias // 2)), error * scale, 0.0)
     if doubled is not None:
         k = k + select(doubled, f.const(1.0), 0.0)
-    return log_of(k, (m - 1.0) + error)
+    return log_of(k, *fast_two_sum(m - 1.0, error))
 
 
 def log1p(x: Expr) -> Expr:
@@ -122,7 +124,7 @@ def acosh(x: Expr) -> Expr:
 
 
 def atanh(x: Expr) -> Expr:
-    """With (1 + a) / (1 - a) = 2**k m near 2**k: k log(2) / 2 + atanh((m - 1) / (m + 1)).
+    """With (1 + a) / (1 - a) = 2**k m, 1 <= m <= 2 or so: k log(2) / 2 + atanh((m - 1) / (m + 1)).
 
     That quotient is ((1 + a) - 2**k (1 - a)) / ((1 + a) + 2**k (1 - a)): a itself for k = 0.
     """
@@ -130,9 +132,7 @@ def atanh(x: Expr) -> Expr:
     a = absolute(x)
     rest, whole = f.const(1.0) - a, a + 1.0
     # the bits of a float, as a number, are its logarithm to a tenth of an octave
-    k_bits = shift_right_arithmetic(
-        f.bits(whole) - f.bits(rest) + (1 << (f.fraction - 1)), f.fraction
-    )
+    k_bits = shift_right_arithmetic(f.bits(whole) - f.bits(rest), f.fraction)
     q = f.from_bits(-shift_left(k_bits, f.fraction) + (f.bias << f.fraction))
     near = gt(q, 0.75)  # k = 0
     s = select(near, a, div(fma(q, whole, -rest), fma(q, whole, rest)))

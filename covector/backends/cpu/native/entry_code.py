@@ -180,6 +180,8 @@ def in_frame(pattern: Pattern, args: word, frame: word) -> word:
 def scalar(x: Object, where: word) -> word:
     """Writes a Python number to memory and gives its aval; 0 if it is none, or does not fit."""
     kind = x.type
+    if context.quiet[0] != 0:  # this thread may see other scalar types than the process
+        return 0
     if kind == context.float_type:
         value = PyFloat_AsDouble(x)
         if context.wide:

@@ -244,12 +244,13 @@ class NativeRuntime:
             namespace=namespace,
         )
 
-    def add_record(self, entry: Any, pattern: Any, record: Any) -> None:
-        """Files a record under a pattern."""
+    def add_record(self, entry: Any, pattern: Any, record: Any, always: bool) -> None:
+        """Files a record under a pattern; always: it serves whatever the quiet word says."""
         old = getattr(entry, "_state", None)
         new = (old or NativeIndex()).with_record(pattern, record)
         if new is not old:
             self._set_index(entry, new)
+        ctypes_structure(structs.Entry).from_address(id(entry)).always = int(always)
 
     def clear_records(self, entry: Any) -> None:
         """Forgets all records of an entry."""

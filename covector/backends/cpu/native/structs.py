@@ -142,6 +142,7 @@ class Entry(Object):
     vectorcall: word
     fallback: word
     is_method: word
+    always: word  # records serve whatever the quiet word says
     always: word
     index: Index
     state: word  # the Python object that owns the index
