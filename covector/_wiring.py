@@ -14,7 +14,7 @@ from covector.ir.avals import ShapedArray
 from covector.ir.op import Op
 from covector.numpy.methods import array_methods
 from covector.ops.call import Jit
-from covector.runtime import array, dispatch
+from covector.runtime import array, dispatch, eager
 from covector.runtime.backend import backends
 from covector.sharding import SingleDeviceSharding
 from covector.trace.evaluate import EvalTrace
@@ -39,6 +39,6 @@ Context.trace = EvalTrace(dispatch.evaluate)
 array.default_sharding[:] = [SingleDeviceSharding]
 backends.add(CpuBackend())
 dispatch.compilers.append(_compile)
-array.install_methods(array_methods())  # not by setattr: some have native forms
+eager.install_operators(array_methods())
 for _name, _method in array_methods().items():
     setattr(Tracer, _name, _method)

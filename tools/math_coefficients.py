@@ -390,10 +390,13 @@ def atanh(dtype: str) -> Any:
     return odd_fit(mpmath.atanh, mpf(1) / 3, mpf("0.36"), pick(dtype, 5, 11), dtype)
 
 
+ERFCX_CENTRE = {"float32": 3.0, "float64": 4.0}
+
+
 @entry
 def erfcx(dtype: str) -> Any:
     """(x + c) erfc(x) e**(x**2) as a function of t = (x - c) / (x + c), as far as erfc x > 0."""
-    c = pick(dtype, 3, 4)
+    c = ERFCX_CENTRE[dtype]
     end = pick(dtype, mpf("10.1"), mpf("27.3"))
 
     def f(t: Any) -> Any:
@@ -472,6 +475,7 @@ def main(names: list[str]) -> None:
             text = ", ".join(repr(float(part)) for part in parts(number[0], dtype, *number[1:]))
             lines.append(f'    "{dtype}": ({text}),')
         lines.append("}")
+    lines += [] if names else ["", f"ERFCX_CENTRE = {ERFCX_CENTRE}".replace("'", '"')]
     if not names or "TURNS" in names:
         lines += ["", "TURNS = {  # 1 / (2 pi) as an unevaluated sum of numbers of 29 bits"]
         lines += ['    "float64": (', *(f"        {float(p)!r}," for p in TURN_PARTS)]

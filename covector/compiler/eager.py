@@ -339,11 +339,11 @@ def _indexing(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
     window is all of an axis), they have one name."""
     out = op.result(*avals)
     extents = _Extents()
-    x = tuple(extents.of(n, f"x{d}") for d, n in enumerate(avals[0].shape))
+    x = tuple(extents.of(n, f"a{d}") for d, n in enumerate(avals[0].shape))
     numbers = op.params.get("dimension_numbers")
     shapes = [x]
     if numbers is None:  # dynamic slices: scalar starts, the update's extents are a window's
-        window = op.params.get("slice_sizes") or avals[1].shape
+        window = op.params["slice_sizes"] if "slice_sizes" in op.params else avals[1].shape
         sizes = [_window(extents, n, avals[0].shape[d], x[d], d) for d, n in enumerate(window)]
         update = "slice_sizes" not in op.params
         shapes += [tuple(sizes)] * update + [()] * (len(avals) - 1 - update)
@@ -353,11 +353,12 @@ def _indexing(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
         paired = {d: x[k] for d, k in zip(i_batch, x_batch, strict=True)}
         vectors = avals[1].shape
         batch = [
-            paired[d] if d in paired else extents.of(n, f"i{d}") for d, n in enumerate(vectors[:-1])
+            paired[d] if d in paired else extents.of(n, f"b{d}") for d, n in enumerate(vectors[:-1])
         ]
         shapes.append((*batch, Affine(vectors[-1])))
         given = op.params.get("slice_sizes")
-        windowed = out if given is not None else avals[2]
+        scatters = given is None  # not by `is`: equal avals are one object
+        windowed = avals[2] if scatters else out
         if given is None:
             given = [1] * len(x)
             inside = [d for d in range(len(x)) if d not in dropped and d not in x_batch]
@@ -369,11 +370,9 @@ def _indexing(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
         whole = tuple(
             next(inner) if d in numbers[0] else next(outer) for d in range(windowed.ndim)
         )
-        if windowed is out:
-            result = whole
-        else:
+        if scatters:
             shapes.append(whole)
-            result = x
+        result = x if scatters else whole
     general = op
     if "slice_sizes" in op.params:
         general = op.with_params(slice_sizes=tuple(n.constant or n for n in sizes))

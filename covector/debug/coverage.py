@@ -63,6 +63,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    import covector  # noqa: F401  (declares every primitive)
-
     sys.exit(main())

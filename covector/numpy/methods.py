@@ -95,8 +95,8 @@ def _getitem(self: Any, item: Any) -> Any:
 
 def _setitem(self: Any, i: Any, x: Any) -> None:
     raise TypeError(
-        "arrays are immutable and do not support item assignment. Instead of `x[i] = y`, use "
-        "`x = x.at[i].set(y)` or another method of x.at."
+        "arrays are immutable and do not support item assignment. Instead of `x[idx] = y`, use "
+        "`x = x.at[idx].set(y)` or another method of x.at."
     )
 
 

@@ -71,8 +71,8 @@ class ConvertElementType(Pointwise):
                  "float64", "complex64")  # fmt: skip
         for old in names:
             for new in names:
-                yield Sample(ConvertElementType(np.dtype(dtypes.as_dtype(new))),
-                             (ShapedArray((7,), dtypes.as_dtype(old)),))  # fmt: skip
+                yield Sample(ConvertElementType(np.dtype(new)),
+                             (ShapedArray((7,), old),))  # fmt: skip
         wild = np.float32([np.nan, np.inf, -np.inf, 1e10, -1e10, 300.0, -1.5, 255.5, 2.0**31])
         for new in ("int8", "uint8", "int32", "uint32", "int64"):
             yield Sample(ConvertElementType(np.dtype(new)), (wild,), smooth=False)
@@ -189,8 +189,8 @@ class BitcastConvertType(Op):
             ((2,), "uint32", "float64"),
             ((3,), "float32", "float32"),
         ):
-            op = BitcastConvertType(np.dtype(dtypes.as_dtype(new)))
-            yield Sample(op, (ShapedArray(shape, dtypes.as_dtype(old)),), smooth=False)
+            op = BitcastConvertType(np.dtype(new))
+            yield Sample(op, (ShapedArray(shape, old),), smooth=False)
 
 
 def _bits(dtype: str) -> int:
@@ -301,7 +301,7 @@ class ReducePrecision(Pointwise):
             yield Sample(ReducePrecision(e, m), (special,), smooth=False)
             for dtype in ("float16", "bfloat16", "float64"):
                 op = ReducePrecision(e, m)
-                yield Sample(op, (ShapedArray((7,), dtypes.as_dtype(dtype)),), smooth=False)
+                yield Sample(op, (ShapedArray((7,), dtype),), smooth=False)
 
 
 def reduce_precision(x: Any, exponent_bits: int, mantissa_bits: int) -> Any:

@@ -8,6 +8,7 @@ through the room: `ops.shape.broadcast_in_dim`.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -287,6 +288,15 @@ def _declare(
     if not any(derivatives) and not set(accepts) & set("fc"):
         body["jvp"] = Absent("integer")
     return type(name.title().replace("_", ""), (Pointwise,), {**body, **rules})()
+
+
+def scipy_special(name: str) -> Callable[..., Any]:
+    """A function of `scipy.special`, imported when first called: that takes longer than NumPy."""
+
+    def function(*args: Any) -> Any:
+        return getattr(importlib.import_module("scipy.special"), name)(*args)
+
+    return function
 
 
 def wide(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import scipy.special
 
 from covector import dtypes, ops
 from covector.ir.values import typeof
 from covector.ops.arithmetic import abs_, add, mul, neg, reciprocal, sign, sub, where
 from covector.ops.elementary import exp
-from covector.ops.families import like, scale, unary, wide
+from covector.ops.families import like, scale, scipy_special, unary, wide
 
 TWO_OVER_SQRT_PI = 1.1283791670955126
 HALF_SQRT_PI = 0.886226925452758
+_gammaln, _digamma = scipy_special("gammaln"), scipy_special("digamma")
 
 
 def _gauss(x: Any) -> Any:
@@ -25,21 +25,21 @@ def _gauss(x: Any) -> Any:
 erf = unary(
     "erf",
     "f",
-    wide(scipy.special.erf),
+    wide(scipy_special("erf")),
     lambda t, y, x: scale(t, mul(like(x, TWO_OVER_SQRT_PI), _gauss(x))),
     hlo="chlo.erf",
 )
 erfc = unary(
     "erfc",
     "f",
-    wide(scipy.special.erfc),
+    wide(scipy_special("erfc")),
     lambda t, y, x: scale(t, mul(like(x, -TWO_OVER_SQRT_PI), _gauss(x))),
     hlo="chlo.erfc",
 )
 erf_inv = unary(
     "erf_inv",
     "f",
-    wide(scipy.special.erfinv),
+    wide(scipy_special("erfinv")),
     lambda t, y, x: scale(t, mul(like(x, HALF_SQRT_PI), exp(mul(y, y)))),
     hlo="chlo.erf_inv",
     domain=(-0.9, 0.9),
@@ -47,12 +47,12 @@ erf_inv = unary(
 
 
 def _lgamma_numpy(x: Any) -> Any:
-    return np.where(np.isinf(x), np.inf, scipy.special.gammaln(x))
+    return np.where(np.isinf(x), np.inf, _gammaln(x))
 
 
 def _digamma_numpy(x: Any) -> Any:
     pole = (x <= 0) & (x == np.floor(x))
-    return np.where(pole, np.nan, scipy.special.digamma(np.where(pole, 1.0, x)))
+    return np.where(pole, np.nan, _digamma(np.where(pole, 1.0, x)))
 
 
 lgamma = unary(
@@ -86,14 +86,14 @@ def _i1e_derivative(t: Any, y: Any, x: Any) -> Any:
 bessel_i0e = unary(
     "bessel_i0e",
     "f",
-    wide(scipy.special.i0e),
+    wide(scipy_special("i0e")),
     lambda t, y, x: scale(t, sub(bessel_i1e(x), mul(sign(x), y))),
     scale=4.0,
 )
 bessel_i1e = unary(
     "bessel_i1e",
     "f",
-    wide(scipy.special.i1e),
+    wide(scipy_special("i1e")),
     _i1e_derivative,
     scale=4.0,
 )

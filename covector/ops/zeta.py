@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-import scipy.special
 
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Sample
 from covector.ir.scalar import Expr, cast, compare, const, expr, select
 from covector.ops.arithmetic import add, mul, neg
-from covector.ops.families import Pointwise, like, scale, wide
+from covector.ops.families import Pointwise, like, scale, scipy_special, wide
 
 #: B(2k) / (2k)! for k = 1, 2, …: coefficients of the Euler-Maclaurin formula.
 BERNOULLI = (
@@ -51,9 +49,7 @@ def zeta_element(x: Expr, q: Expr) -> Expr:
     return select(compare("lt", x, 1) | negative, float("nan"), total)
 
 
-def _zeta_numpy(x: Any, q: Any) -> Any:
-    """SciPy's; left of 0 by the recurrence, which SciPy does not use for every order."""
-    return scipy.special.zeta(x, q)
+_polygamma = scipy_special("polygamma")
 
 
 class Zeta(Pointwise):
@@ -62,7 +58,7 @@ class Zeta(Pointwise):
     name = "zeta"
     arity = 2
     accepts = "f"
-    numpy = staticmethod(wide(_zeta_numpy))
+    numpy = staticmethod(wide(scipy_special("zeta")))
     derivatives = (None, lambda t, out, x, q: scale(t, mul(neg(x), zeta(add(x, like(x, 1)), q))))
     transpose = Absent("not linear")
 
@@ -89,7 +85,7 @@ class Polygamma(Pointwise):
     name = "polygamma"
     arity = 2
     accepts = "f"
-    numpy = staticmethod(wide(lambda m, x: np.where(m < 0, np.nan, scipy.special.polygamma(m, x))))
+    numpy = staticmethod(wide(lambda m, x: np.where(m < 0, np.nan, _polygamma(m, x))))
     derivatives = (None, lambda t, out, m, x: scale(t, polygamma(add(m, like(m, 1)), x)))
     transpose = Absent("not linear")
 

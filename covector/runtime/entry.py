@@ -12,7 +12,7 @@ import ctypes
 import functools
 import threading
 import weakref
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, Final, final
 
 import numpy as np
@@ -39,7 +39,7 @@ class Pattern:
 
     `steps` takes the arguments apart on a stack: (ARGUMENT, i) pushes one; LEAF, NONE, INTEGER
     pop one; TUPLE, LIST, DICT, NAMED pop a container and push its items; SAME pops the very
-    object given.  None where every argument is a leaf.  Leaves come in the order of pytrees.
+    object given, SLICE a slice of these three numbers.  None where every argument is a leaf.  Leaves come in the order of pytrees.
     """
 
     __slots__ = ("arguments", "depth", "hash", "integers", "keywords", "leaves", "steps")
@@ -98,6 +98,36 @@ class Pattern:
         return leaves, integers
 
 
+    def fill(
+        self, args: Sequence[Any], names: Mapping[str, Any], leaves: Sequence[Any]
+    ) -> tuple[list[Any], dict[str, Any]]:
+        """The arguments of a call that matches, with other leaves."""
+        given = (*args, *names.values())
+        if self.steps is None:
+            return list(leaves), {}
+        new = list(given)
+        steps, rest = iter(self.steps), iter(leaves)
+        for kind, n, _ in steps:
+            assert kind == "ARGUMENT"
+            new[n] = _refill(given[n], steps, rest)
+        positional = new[: self.arguments]
+        return positional, dict(zip(self.keywords, new[self.arguments :], strict=True))
+
+
+def _refill(x: Any, steps: Iterator[Step], leaves: Iterator[Any]) -> Any:
+    """A value with its leaves replaced, by the steps that take it apart."""
+    kind, _, operand = next(steps)
+    if kind == "LEAF":
+        return next(leaves)
+    if kind == "DICT":
+        new = {k: _refill(x[k], steps, leaves) for k in operand}
+        return {k: new[k] for k in x}
+    if kind in ("TUPLE", "LIST", "NAMED"):
+        items = [_refill(item, steps, leaves) for item in x]
+        return type(x)._make(items) if kind == "NAMED" else type(x)(items)
+    return x
+
+
 _CONTAINERS: Final = {"TUPLE": tuple, "LIST": list, "DICT": dict}
 
 
@@ -107,6 +137,10 @@ def _items(kind: str, n: int, operand: Any, x: Any) -> Sequence[Any] | None:
         return () if x is None else None
     if kind == "SAME":
         return () if x is operand else None
+    if kind == "SLICE":
+        # By type too: True and 1 are equal.
+        same = type(x) is slice and (x.start, x.stop, x.step) == operand
+        return () if same and not any(type(p) is bool for p in (x.start, x.stop, x.step)) else None
     wanted = operand if kind == "NAMED" else _CONTAINERS.get(kind)
     if type(x) is not wanted or len(x) != n:
         return None
@@ -120,15 +154,20 @@ def _key(steps: tuple[Step, ...] | None) -> Any:
     if steps is None:
         return None
     return tuple(
-        (kind, n, operand if kind == "DICT" else id(operand)) for kind, n, operand in steps
+        (kind, n, operand if kind in ("DICT", "SLICE") else id(operand)) for kind, n, operand in steps
     )
+
+
+_GROWTH: Final = {
+    "ARGUMENT": 1, "LEAF": -1, "NONE": -1, "SAME": -1, "INTEGER": -1, "SLICE": -1
+}  # fmt: skip
 
 
 def _depth(steps: Sequence[Step]) -> int:
     """The most that is on the stack at once."""
     height = deepest = 0
     for kind, n, _ in steps:
-        height += {"ARGUMENT": 1, "LEAF": -1, "NONE": -1, "SAME": -1, "INTEGER": -1}.get(kind, n - 1)
+        height += _GROWTH.get(kind, n - 1)
         deepest = max(deepest, height)
     return deepest
 
@@ -138,16 +177,18 @@ def pattern_of(
     names: Mapping[str, Any] | None = None,
     *,
     static: Collection[int | str] = (),
+    constant: Collection[int | str] = (),
     integers: Collection[int | str] = (),
 ) -> Pattern | None:
     """The pattern of a call, or None for a structure that entries cannot take apart.
 
-    static: arguments (positions, names) compared by identity.  integers: arguments whose Python
-    integers are run-time values.  Containers are tuples, lists, dicts with str or int keys and
-    named tuples; custom nodes of pytrees are not known here.
+    static: arguments (positions, names) compared by identity.  constant: arguments of settings,
+    small values such as an axis, a name, a shape, compared one by one.  integers: arguments whose
+    Python integers are run-time values.  Containers are tuples, lists, dicts with str or int keys
+    and named tuples; custom nodes of pytrees are not known here.
     """
     names = names or {}
-    if not names and not static and not integers and all(map(_is_leaf, args)):
+    if not names and not static and not constant and not integers and all(map(_is_leaf, args)):
         return Pattern(len(args), (), None)
     keys = sorted(names)
     order = [*range(len(args)), *keys]
@@ -158,7 +199,9 @@ def pattern_of(
         steps.append(("ARGUMENT", positions[which] if isinstance(which, str) else which, None))
         if which in static:
             steps.append(("SAME", 0, x))
-        elif not _take_apart(x, steps, which in integers):
+            continue
+        atom = _constant if which in constant else _integer if which in integers else _leaf
+        if not _take_apart(x, steps, atom):
             return None
     return Pattern(len(args), tuple(names), tuple(steps))
 
@@ -170,15 +213,32 @@ def _is_leaf(x: Any) -> bool:
     return type(x) is Array or type(x) in _NUMBERS
 
 
-def _take_apart(x: Any, steps: list[Step], integers: bool) -> bool:
+# What to do with a value that is no container: the kind of its step, or None to give up.
+
+
+def _leaf(x: Any) -> str | None:
+    return "LEAF" if _is_leaf(x) else "SAME" if x is Ellipsis else None
+
+
+def _integer(x: Any) -> str | None:
+    return "INTEGER" if type(x) is int else _leaf(x)
+
+
+def _constant(x: Any) -> str | None:
+    # Small integers, short names and booleans are one object each; others may be equal without
+    # being the same, and would fill the table.
+    kind = type(x)
+    if kind is int:
+        return "SAME" if -5 <= x <= 256 else None
+    return "SAME" if kind in _ATOMS or isinstance(x, (type, np.dtype)) else None
+
+
+_ATOMS: Final = (bool, str, type(Ellipsis))
+
+
+def _take_apart(x: Any, steps: list[Step], atom: Callable[[Any], str | None]) -> bool:
     """Appends the steps for one value; False if there are none."""
     kind = type(x)
-    if integers and kind is int:
-        steps.append(("INTEGER", 0, None))
-        return True
-    if _is_leaf(x):
-        steps.append(("LEAF", 0, None))
-        return True
     if x is None:
         steps.append(("NONE", 0, None))
         return True
@@ -187,14 +247,24 @@ def _take_apart(x: Any, steps: list[Step], integers: bool) -> bool:
             return False
         keys = tuple(sorted(x))
         steps.append(("DICT", len(x), keys))
-        return all(_take_apart(x[k], steps, integers) for k in keys)
+        return all(_take_apart(x[k], steps, atom) for k in keys)
     if kind is tuple or kind is list:
         steps.append(("TUPLE" if kind is tuple else "LIST", len(x), None))
     elif issubclass(kind, tuple) and hasattr(kind, "_fields"):
         steps.append(("NAMED", len(x), kind))
+    elif kind is slice:
+        parts = (x.start, x.stop, x.step)
+        if not all(p is None or (type(p) is int and abs(p) < 1 << 62) for p in parts):
+            return False
+        steps.append(("SLICE", 0, parts))
+        return True
     else:
-        return False
-    return all(_take_apart(item, steps, integers) for item in x)
+        wanted = atom(x)
+        if wanted is None:
+            return False
+        steps.append((wanted, 0, x if wanted == "SAME" else None))
+        return True
+    return all(_take_apart(item, steps, atom) for item in x)
 
 
 def result_steps(example: Any) -> tuple[Step, ...] | None:
@@ -343,8 +413,8 @@ def _run_record(record: Record, leaves: Sequence[Any], integers: list[int]) -> A
     return build_result(record.result, made)
 
 
-def _signature(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
-    """The signature of leaves; None if one of them is no ready array or small number."""
+def signature(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
+    """(aval, sharding's id) of each leaf; None if one is no ready array or number that fits."""
     found = []
     for x in leaves:
         if type(x) is Array:
@@ -377,7 +447,7 @@ class _PythonTable:
             matched = pattern.match(args, names)
             if matched is None:
                 continue
-            record = records.get(_signature(matched[0]))
+            record = records.get(signature(matched[0]))
             if record is not None and all(
                 -n <= i < n for i, n in zip(matched[1], record.bounds, strict=True)
             ):
@@ -399,6 +469,7 @@ def callable_class(cls: type) -> Any:
     """
     for method in (add_record, clear_records, record_count):
         setattr(cls, method.__name__, method)
+    cls.generation = 0  # type: ignore[attr-defined]  # how often the records were forgotten
     if "follows_options" not in vars(cls):
         cls.follows_options = True  # type: ignore[attr-defined]
     if _native is not None:
@@ -443,6 +514,7 @@ def add_record(self: Any, pattern: Pattern, record: Record) -> None:
 def clear_records(self: Any) -> None:
     """Forgets all records; calls that are running end undisturbed."""
     with _lock:
+        self.generation += 1
         self.__dict__.pop("_aside", None)
         _swap(self, None)
 

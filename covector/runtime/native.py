@@ -17,6 +17,8 @@ class Native(Protocol):
     """What the native runtime gives."""
 
     allocator: Any
+    #: The program that runs others in sequence (`runtime.sequence`).
+    run_sequence: int
 
     def array_type(self, cls: type) -> type:
         """`cls` (its methods; two slots: aval, buffer; sharding) as a type with native parts."""

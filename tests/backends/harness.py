@@ -102,11 +102,14 @@ def assert_same(got: np.ndarray, want: np.ndarray, rtol: float, what: str) -> No
         else:
             same = got == want
         bad = np.argwhere(~np.asarray(same))
-        assert not len(bad), f"{what}: first at {bad[0]}: {got[tuple(bad[0])]} for {want[tuple(bad[0])]}"  # noqa: E501
+        assert not len(bad), (
+            f"{what}: first at {bad[0]}: {got[tuple(bad[0])]} for {want[tuple(bad[0])]}"
+        )
         return
     kind = np.complex128 if got.dtype.kind == "c" else np.float64
-    np.testing.assert_allclose(got.astype(kind), want.astype(kind), rtol=rtol, atol=rtol,
-                               err_msg=what)  # fmt: skip
+    np.testing.assert_allclose(
+        got.astype(kind), want.astype(kind), rtol=rtol, atol=rtol, err_msg=what
+    )
 
 
 def buffers(*items: Buffer) -> dict[str, Buffer]:
@@ -144,8 +147,30 @@ def values(shape: Sequence[int], dtype: str, seed: int = 0) -> np.ndarray:
         out = np.empty(shape, d)
         out.real, out.imag = values(shape, part, seed), values(shape, part, seed + 1)
         return out
-    ends = np.array([0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, np.inf, -np.inf, np.nan, 1e-40,
-                     3e38, -3e38, 65504.0, 1e-7, 2**31, -(2**31), 2**63, 300.0])  # fmt: skip
+    ends = np.array(
+        [
+            0.0,
+            -0.0,
+            1.0,
+            -1.0,
+            0.5,
+            -0.5,
+            1.5,
+            2.5,
+            np.inf,
+            -np.inf,
+            np.nan,
+            1e-40,
+            3e38,
+            -3e38,
+            65504.0,
+            1e-7,
+            2**31,
+            -(2**31),
+            2**63,
+            300.0,
+        ]
+    )
     with np.errstate(over="ignore"):
         usual = (rng.standard_normal(shape) * 10.0 ** rng.integers(-3, 4, shape)).astype(d)
         return np.where(rng.random(shape) < 0.6, usual, rng.choice(ends, shape).astype(d))

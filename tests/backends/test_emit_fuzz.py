@@ -13,16 +13,27 @@ from hypothesis import strategies as st
 
 from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import (
-    Accumulator, Fold, For, If, Kernel, Let, Scan, Store, Update,
-)  # fmt: skip
+    Accumulator,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Scan,
+    Store,
+    Update,
+)
 from covector.ir.index import Affine, Data, Quotient, affine
 from covector.ir.scalar import Expr, cast, compare, const, expr, name, select
 from tests.backends.harness import at, blank, buffer, check, values
 
 ZERO = Affine()
 TYPES = ["float32", "float32", "float64", "int32", "int64", "int8", "uint16", "bool"]
-BINARY = {"f": ["add", "sub", "mul", "max", "min"], "i": ["add", "sub", "mul", "div", "rem", "max", "xor"],
-          "b": ["and", "or", "xor"]}  # fmt: skip
+BINARY = {
+    "f": ["add", "sub", "mul", "max", "min"],
+    "i": ["add", "sub", "mul", "div", "rem", "max", "xor"],
+    "b": ["and", "or", "xor"],
+}
 
 
 def kind(dtype: str) -> str:
@@ -34,7 +45,10 @@ class Maker:
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
-        self.sizes = {"m": rng.choice([1, 2, 3, 5, 9]), "n": rng.choice([1, 3, 7, 8, 9, 16, 17, 33])}
+        self.sizes = {
+            "m": rng.choice([1, 2, 3, 5, 9]),
+            "n": rng.choice([1, 3, 7, 8, 9, 16, 17, 33]),
+        }
         self.symbolic = rng.random() < 0.4
         self.buffers = {}
         self.arrays = {}
@@ -106,8 +120,11 @@ class Maker:
             condition = compare(rng.choice(["lt", "eq", "ge"]), x, y)
             if dtype == "bool":
                 return condition
-            return select(condition, self.value(dtype, axes, depth - 1, known),
-                          self.value(dtype, axes, depth - 1, known))  # fmt: skip
+            return select(
+                condition,
+                self.value(dtype, axes, depth - 1, known),
+                self.value(dtype, axes, depth - 1, known),
+            )
         x, y = (self.value(dtype, axes, depth - 1, known) for _ in range(2))
         return expr(rng.choice(BINARY[kind(dtype)]), dtype, x, y)
 
@@ -131,7 +148,11 @@ class Maker:
         results, known = [], []
         for _ in range(rng.randint(1, 3)):
             dtype = rng.choice(TYPES)
-            choices = {"f": ["sum", "max", "min"], "i": ["sum", "max", "min", "xor"], "b": ["and", "or"]}
+            choices = {
+                "f": ["sum", "max", "min"],
+                "i": ["sum", "max", "min", "xor"],
+                "b": ["and", "or"],
+            }
             how = rng.choice([*choices[kind(dtype)], "argmax"])
             names = (self.fresh("s"),)
             value = self.value(dtype, axes, 1)
@@ -156,8 +177,15 @@ class Maker:
         inner = {**axes, axis: dim}
         following = self.value(dtype, inner, 1, [(carry, dtype)])
         body = [self.store(inner, [(carry, dtype)])] if rng.random() < 0.7 else []
-        s = Scan(axis, ZERO, self.extent(dim), [(carry, self.leaf(dtype, axes))], body, [following],
-                 rng.random() < 0.4)  # fmt: skip
+        s = Scan(
+            axis,
+            ZERO,
+            self.extent(dim),
+            [(carry, self.leaf(dtype, axes))],
+            body,
+            [following],
+            rng.random() < 0.4,
+        )
         return [s], [(carry, dtype)]
 
     def inner(self, outer: dict[str, str]) -> list:
@@ -180,7 +208,9 @@ class Maker:
             elif choice < 0.7 and outer:
                 condition = self.value("bool", outer, 1, known)
                 inside = [self.store(outer, known)]
-                out.append(If(condition, inside, [] if rng.random() < 0.5 else [self.store(outer, known)]))
+                out.append(
+                    If(condition, inside, [] if rng.random() < 0.5 else [self.store(outer, known)])
+                )
             else:
                 out.append(self.store(outer, known))
         return out
@@ -218,7 +248,9 @@ class Maker:
                 body.append(For("i", ZERO, self.extent("m"), [loop], "tile"))
             else:
                 unroll = rng.choice([1, 1, 2])
-                body.append(For("i", ZERO, self.extent("m"), self.inner({"i": "m"}), "serial", unroll))
+                body.append(
+                    For("i", ZERO, self.extent("m"), self.inner({"i": "m"}), "serial", unroll)
+                )
         symbols = ("m", "n") if self.symbolic else ()
         return Kernel("f", dict(self.buffers), body, symbols)
 
@@ -226,8 +258,13 @@ class Maker:
 def targets() -> dict[str, Target]:
     h = host()
     make = lambda **kw: Target(h.triple, h.cpu, h.features, **kw)  # noqa: E731
-    return {"native": h, "masked": make(tail="masked"), "epilogue": make(tail="epilogue"),
-            "narrow": make(vector_bytes=16), "wide": make(vector_bytes=64)}  # fmt: skip
+    return {
+        "native": h,
+        "masked": make(tail="masked"),
+        "epilogue": make(tail="epilogue"),
+        "narrow": make(vector_bytes=16),
+        "wide": make(vector_bytes=64),
+    }
 
 
 def one(seed: int, target: str) -> None:

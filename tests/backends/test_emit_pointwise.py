@@ -6,10 +6,10 @@ import pytest
 from covector.backends.cpu.emit.arith import RULES
 from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.emit.types import ELEMENTS
+from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import For, Kernel, Store
 from covector.ir.index import Affine
 from covector.ir.scalar import ARITY, COMPARISONS, bitcast, cast, const, expr, select
-from covector.backends.cpu.target import Target, host
 from tests.backends import harness
 from tests.backends.harness import at, buffer, buffers, i, values
 
@@ -31,8 +31,9 @@ def inputs(dtype: str, arity: int, n: int = N) -> list[np.ndarray]:
     return [values([n], dtype, k) for k in range(arity)]
 
 
-CASES = sorted({(op, e.name) for (op, group) in RULES for e in ELEMENTS.values()
-                if e.group == group})  # fmt: skip
+CASES = sorted(
+    {(op, e.name) for (op, group) in RULES for e in ELEMENTS.values() if e.group == group}
+)
 
 
 @pytest.mark.parametrize(("op", "dtype"), CASES)
@@ -80,9 +81,17 @@ def test_shift_by_a_constant(dtype, op, amount):
 
 @pytest.mark.parametrize(
     ("of", "to"),
-    [("float32", "int32"), ("uint32", "float32"), ("float64", "uint64"), ("int64", "float64"),
-     ("float16", "uint16"), ("int16", "bfloat16"), ("bfloat16", "float16"), ("int8", "uint8")],
-)  # fmt: skip
+    [
+        ("float32", "int32"),
+        ("uint32", "float32"),
+        ("float64", "uint64"),
+        ("int64", "float64"),
+        ("float16", "uint16"),
+        ("int16", "bfloat16"),
+        ("bfloat16", "float16"),
+        ("int8", "uint8"),
+    ],
+)
 def test_bitcast(of, to):
     x = values([N], of)
     kernel = pointwise(bitcast(at("x0", "i", dtype=of), to), to, of, 1)

@@ -6,8 +6,12 @@ import numpy as np
 import pytest
 
 from covector.backends.cpu.executable import (
-    CompiledProgram, compile_kernels, compile_program, load_program, program_key,
-)  # fmt: skip
+    CompiledProgram,
+    compile_kernels,
+    compile_program,
+    load_program,
+    program_key,
+)
 from covector.backends.cpu.link import call
 from covector.compiler.loops.program import For, Kernel, Store
 from covector.compiler.program import Copy, KernelCall, LibraryCall, Program, Slot
@@ -30,14 +34,25 @@ def slot(shape, dtype, home, offset=None):
 
 
 def scale(n, factor, name="f", source="x", target="y"):
-    body = [For("i", Affine(), Affine(n), [Store(target, (i("i"),), at(source, "i") * factor)], "vector")]
-    return Kernel(name, buffers(buffer(source, [n], "float32", "in"),
-                                buffer(target, [n], "float32", "out")), body)  # fmt: skip
+    body = [
+        For(
+            "i", Affine(), Affine(n), [Store(target, (i("i"),), at(source, "i") * factor)], "vector"
+        )
+    ]
+    return Kernel(
+        name,
+        buffers(buffer(source, [n], "float32", "in"), buffer(target, [n], "float32", "out")),
+        body,
+    )
 
 
 def test_steps_arena_and_repeated_results():
     n = 37
-    slots = [slot([n], "float32", "in"), slot([n], "float32", "out"), slot([n], "float32", "temp", 64)]
+    slots = [
+        slot([n], "float32", "in"),
+        slot([n], "float32", "out"),
+        slot([n], "float32", "temp", 64),
+    ]
     steps = [KernelCall(0, [0, 2]), KernelCall(1, [2, 1])]
     program = Program("p", slots, [0], [1, 0, 1], steps, [scale(n, 2.0), scale(n, 3.0)], arena=256)
     code = compile_program(program, meta={"who": ["me", 1]})
@@ -55,8 +70,12 @@ def test_steps_arena_and_repeated_results():
 def test_copy_and_symbols():
     n = i("n")
     body = [For("i", Affine(), n, [Store("y", (i("i"),), at("y", "i") + at("x", "i"))], "vector")]
-    kernel = Kernel("f", buffers(buffer("x", [n], "float32", "in"), buffer("y", [n], "float32", "inout")),
-                    body, ("n",))  # fmt: skip
+    kernel = Kernel(
+        "f",
+        buffers(buffer("x", [n], "float32", "in"), buffer("y", [n], "float32", "inout")),
+        body,
+        ("n",),
+    )
     slots = [slot([20], "float32", "in"), slot([20], "float32", "in"), slot([20], "float32", "out")]
     steps = [Copy(1, 2), KernelCall(0, [0, 2], [20])]
     code = compile_program(Program("p", slots, [0, 1], [2], steps, [kernel]))
@@ -121,8 +140,11 @@ def test_gemm(x, y, numbers, dtype):
     a, b = list(range(len(x))), list(range(10, 10 + len(y)))
     for p, q in (*zip(xc, yc, strict=True), *zip(xb, yb, strict=True)):
         b[q] = a[p]
-    free = [*(a[d] for d in xb), *(a[d] for d in range(len(x)) if d not in (*xc, *xb)),
-            *(b[d] for d in range(len(y)) if d not in (*yc, *yb))]  # fmt: skip
+    free = [
+        *(a[d] for d in xb),
+        *(a[d] for d in range(len(x)) if d not in (*xc, *xb)),
+        *(b[d] for d in range(len(y)) if d not in (*yc, *yb)),
+    ]
     rng = np.random.default_rng(0)
 
     def draw(shape):
@@ -136,8 +158,9 @@ def test_gemm(x, y, numbers, dtype):
     code = compile_program(Program("p", slots, [0, 1], [2], [step], []))
     out = np.full(want.shape, np.nan, dtype)
     run_program(code, [left, right], [out])
-    np.testing.assert_allclose(out, want, rtol=2e-5 if dtype in ("float32", "complex64") else 1e-12,
-                               atol=1e-5)  # fmt: skip
+    np.testing.assert_allclose(
+        out, want, rtol=2e-5 if dtype in ("float32", "complex64") else 1e-12, atol=1e-5
+    )
 
 
 def test_unknown_routine_is_named():

@@ -9,8 +9,21 @@ from covector.compiler.program import LibraryCall, Program, Slot
 from tests.backends.harness import guarded, values
 from tests.backends.test_program import run_program
 
-DTYPES = ["bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
-          "float16", "bfloat16", "float32", "float64"]  # fmt: skip
+DTYPES = [
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+]
 
 
 def slot(array, home):
@@ -60,7 +73,9 @@ def same_bits(got, want):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", [(0,), (1,), (2,), (47,), (5, 48), (3, 49), (2, 3, 130), (0, 5), (20000,)])
+@pytest.mark.parametrize(
+    "shape", [(0,), (1,), (2,), (47,), (5, 48), (3, 49), (2, 3, 130), (0, 5), (20000,)]
+)
 def test_values(dtype, shape):
     x = draw(shape, dtype, len(shape))
     with np.errstate(all="ignore"):
@@ -120,9 +135,19 @@ def test_sorted_and_reversed_rows():
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize(("shape", "k"), [((1,), 1), ((50,), 3), ((3, 300), 1), ((3, 300), 20),
-                                          ((2, 300), 300), ((2, 299), 250), ((70000,), 40),
-                                          ((4, 5), 0)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("shape", "k"),
+    [
+        ((1,), 1),
+        ((50,), 3),
+        ((3, 300), 1),
+        ((3, 300), 20),
+        ((2, 300), 300),
+        ((2, 299), 250),
+        ((70000,), 40),
+        ((4, 5), 0),
+    ],
+)
 def test_top_k(dtype, shape, k):
     x = draw(shape, dtype, 3)
     bits = x.view(f"u{x.dtype.itemsize}").astype(np.int64)
@@ -134,8 +159,12 @@ def test_top_k(dtype, shape, k):
     else:
         keys = x
     places = np.arange(shape[-1])
-    order = np.stack([sorted(places, key=lambda p, r=r: (-int(r[p]), p))[:k]
-                      for r in keys.reshape(-1, shape[-1])]).reshape(*shape[:-1], k)  # fmt: skip
+    order = np.stack(
+        [
+            sorted(places, key=lambda p, r=r: (-int(r[p]), p))[:k]
+            for r in keys.reshape(-1, shape[-1])
+        ]
+    ).reshape(*shape[:-1], k)
     blank = np.zeros((*shape[:-1], k), x.dtype), np.zeros((*shape[:-1], k), np.int32)
     got, numbers = library("top_k", (k,), [x], blank)
     np.testing.assert_array_equal(numbers, order)

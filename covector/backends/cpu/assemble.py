@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import threading
 from collections.abc import Iterable
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 import llvmlite.binding as llvm
 
+from covector._base.config import config
 from covector.backends.cpu.target import Target
 
 _machines: Final[dict[tuple[int, str], Any]] = {}
@@ -35,7 +35,7 @@ def assemble(text: str, target: Target) -> bytes:
     show("llvm", 4, text)
     with _lock:  # a target machine is not to be used by two threads at once
         module = _parse(text)
-        if _verbosity() >= 5:
+        if config.debug >= 5:
             show("assembly", 5, machine.emit_assembly(module))
         return machine.emit_object(module)
 
@@ -67,14 +67,7 @@ def _machine_unlocked(target: Target) -> Any:
     return _machines[key]
 
 
-def _verbosity() -> int:
-    try:
-        return int(os.environ.get("COVECTOR_DEBUG", "0"))
-    except ValueError:
-        return 0
-
-
 def show(what: str, level: int, text: str) -> None:
     """Prints a stage if COVECTOR_DEBUG asks for it."""
-    if _verbosity() >= level:
+    if config.debug >= level:
         print(f"; {what}\n{text}", file=sys.stderr)

@@ -9,7 +9,15 @@ from __future__ import annotations
 from typing import Any
 
 from covector.compiler.loops.program import (
-    Fold, For, If, Kernel, Let, Scan, Statement, Store, Update,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Scan,
+    Statement,
+    Store,
+    Update,
 )  # fmt: skip
 from covector.ir.index import Affine, Data, Quotient
 from covector.ir.scalar import Expr

@@ -34,9 +34,7 @@ class Driver:
         "target",
     )  # fmt: skip
 
-    def __init__(
-        self, program: Program, target: Target, name: Callable[[Kernel], str]
-    ) -> None:
+    def __init__(self, program: Program, target: Target, name: Callable[[Kernel], str]) -> None:
         self._program, self.target, self._name = program, target, name
         self.b = Builder(target.f16c)
         self.kernels: dict[str, Kernel] = {}

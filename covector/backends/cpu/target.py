@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 import threading
 from typing import Any, Final, final
 
@@ -81,6 +82,11 @@ def initialize() -> None:
             if "ready" not in _state:
                 llvm.initialize_native_target()
                 llvm.initialize_native_asmprinter()
+                if "numba" not in sys.modules:
+                    # Addresses are already what loop strength reduction would make of them, and
+                    # it is a fifth of the compile time.  The option is for the whole process:
+                    # Numba's code needs the pass.
+                    llvm.set_option("covector", "-disable-lsr")
                 _state["ready"] = True
 
 

@@ -92,7 +92,8 @@ class _Checker:
         )
 
     def open(self, axis: str, low: Affine, high: Affine) -> None:
-        self.check(axis not in self.box, f"axis {axis} is used by an outer loop already")
+        taken = axis in self.box or axis in self.kernel.symbols
+        self.check(not taken, f"axis {axis} is an outer loop's, or a symbol, already")
         self.index_known(low)
         self.index_known(high)
         self.box[axis] = (low, high)

@@ -126,7 +126,7 @@ def acosh(x: Expr) -> Expr:
 def atanh(x: Expr) -> Expr:
     """With (1 + a) / (1 - a) = 2**k m, 1 <= m <= 2 or so: k log(2) / 2 + atanh((m - 1) / (m + 1)).
 
-    That quotient is ((1 + a) - 2**k (1 - a)) / ((1 + a) + 2**k (1 - a)): a itself for k = 0.
+    With q = 2**-k that quotient is ((1 + a) q - (1 - a)) / ((1 + a) q + (1 - a)).
     """
     f = format_of(x)
     a = absolute(x)
@@ -134,8 +134,9 @@ def atanh(x: Expr) -> Expr:
     # the bits of a float, as a number, are its logarithm to a tenth of an octave
     k_bits = shift_right_arithmetic(f.bits(whole) - f.bits(rest), f.fraction)
     q = f.from_bits(-shift_left(k_bits, f.fraction) + (f.bias << f.fraction))
-    near = gt(q, 0.75)  # k = 0
-    s = select(near, a, div(fma(q, whole, -rest), fma(q, whole, rest)))
+    small = lt(a, 0.5)  # where 1 - a is not exact; k is 0 (then s is a) or 1
+    over = select(small, fma(a, q + 1.0, q - 1.0), fma(whole, q, -rest))
+    s = div(over, select(small, fma(a, q - 1.0, q + 1.0), fma(whole, q, rest)))
     z = s * s
     tail = s * z * horner(z, coefficients.ATANH[f.dtype])
     base = (1 << f.fraction - 1) + ((f.bias + f.fraction) << f.fraction)

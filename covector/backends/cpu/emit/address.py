@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from covector.backends.cpu.emit.convert import convert
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import (
-    ELEMENTS, I32, I64, INTS, PARTS, PTR, Element, element,
+    ELEMENTS,
+    I32,
+    I64,
+    INTS,
+    PARTS,
+    PTR,
+    Element,
+    element,
 )  # fmt: skip
 from covector.compiler.loops.program import Buffer
 from covector.ir.index import Affine, Data, Quotient

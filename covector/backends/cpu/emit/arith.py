@@ -86,7 +86,9 @@ def _shift(mnemonic: str) -> Rule:
         if n.op == "const" and n.type.lanes == 1:
             if 0 <= n.extra < width:
                 return b.bin(mnemonic, x, n) if n.extra else x
-            return b.bin("ashr", x, _like(b, x, width - 1)) if mnemonic == "ashr" else _like(b, x, 0)
+            return (
+                b.bin("ashr", x, _like(b, x, width - 1)) if mnemonic == "ashr" else _like(b, x, 0)
+            )
         fits = b.cmp("icmp ult", n, _like(b, n, width))
         if mnemonic == "ashr":
             return b.bin("ashr", x, b.select(fits, n, _like(b, n, width - 1)))
@@ -205,7 +207,8 @@ _UNSIGNED: Final[dict[str, Rule]] = {
 }  # fmt: skip
 _BOOL: Final[dict[str, Rule]] = {
     "and": _binary("and"), "or": _binary("or"), "xor": _binary("xor"), "not": _int_not,
-    "add": _binary("or"), "mul": _binary("and"), "sub": _binary("xor"), "max": _binary("or"), "min": _binary("and"),
+    "add": _binary("or"), "mul": _binary("and"), "sub": _binary("xor"),
+    "max": _binary("or"), "min": _binary("and"),
     "eq": _compare("icmp eq"), "ne": _binary("xor"),
     "lt": _compare("icmp ult"), "le": _compare("icmp ule"),
     "gt": _compare("icmp ugt"), "ge": _compare("icmp uge"),

@@ -96,9 +96,7 @@ def _extreme(b: Builder, predicate: str, old: Value, new: Value) -> Value:
     return b.select(b.cmp("fcmp uno", new, new), new, best)
 
 
-def _arg_rule(
-    largest: bool, group: str, index: str
-) -> Callable[[Builder, Values, Values], Values]:
+def _arg_rule(largest: bool, group: str, index: str) -> Callable[[Builder, Values, Values], Values]:
     less = "icmp slt" if index == "s" else "icmp ult"
 
     def rule(b: Builder, old: Values, new: Values) -> Values:

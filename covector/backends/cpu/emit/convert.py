@@ -96,9 +96,7 @@ def _widen_half(b: Builder, x: Value) -> Value:
     value = b.cast("bitcast", magnitude, F32)
     scaled = b.bin("fmul", value, b.const(2.0**112, value.type))
     special = b.cmp("icmp uge", magnitude, c(0x7C00 << 13))  # infinity and NaN keep their exponent
-    bits = b.select(
-        special, b.bin("or", magnitude, c(0x7F800000)), b.cast("bitcast", scaled, I32)
-    )
+    bits = b.select(special, b.bin("or", magnitude, c(0x7F800000)), b.cast("bitcast", scaled, I32))
     sign = b.bin("shl", b.bin("and", wide, c(0x8000)), c(16))
     return b.cast("bitcast", b.bin("or", bits, sign), F32)
 

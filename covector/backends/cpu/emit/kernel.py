@@ -16,7 +16,16 @@ from covector.backends.cpu.emit.statements import emit_body
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I8, I64, PARTS, PTR, element
 from covector.compiler.loops.program import (
-    Buffer, Fold, For, If, Kernel, Let, Scan, Statement, Store, Update,
+    Buffer,
+    Fold,
+    For,
+    If,
+    Kernel,
+    Let,
+    Scan,
+    Statement,
+    Store,
+    Update,
 )  # fmt: skip
 from covector.ir.index import Affine
 from covector.ir.scalar import Expr, walk
@@ -42,15 +51,14 @@ def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, 
         nest.b.effect("effect", PTR, (pointer,), "free")
     nest.b.scopes[-1].block.end = ("ret",)
     body, declared = function_body(nest.b.blocks)
-    text = (
-        f"define internal void @{name}.body({arguments}) nounwind {{\n{body}\n}}\n"
-        + _entry(kernel, name, arguments)
+    text = f"define internal void @{name}.body({arguments}) nounwind {{\n{body}\n}}\n" + _entry(
+        kernel, name, arguments
     )
     return text, declared
 
 
 def lanes_of(kernel: Kernel, target: Target) -> int:
-    """The width of the kernel's vector loops: what its widest element type fills a register with."""
+    """The width of the kernel's vector loops: its widest elements fill a register."""
     sizes = {element(d).size for d in _dtypes(kernel)}
     return target.lanes(max(sizes, default=4))
 

@@ -218,5 +218,3 @@ def store_parts(
         return
     for n, part in enumerate(parts):
         store(nest, name, (*index, ZERO_INDEX + n), part, env, where)
-
-

@@ -192,9 +192,9 @@ class Builder:
         type = scalar.of(a.type.lanes)
         if a.type is type:
             return a
-        if a.op == "const" and type is scalar and mnemonic in ("trunc", "sext", "zext"):
-            if a.extra >= 0:
-                return self.const(a.extra & ((1 << scalar.bits) - 1), scalar)
+        whole = a.op == "const" and type is scalar and mnemonic in ("trunc", "sext", "zext")
+        if whole and a.extra >= 0:
+            return self.const(a.extra & ((1 << scalar.bits) - 1), scalar)
         return self.put("cast", type, (a,), mnemonic)
 
     def call(self, name: str, ret: Type, *args: Value, keep: bool = True) -> Value:

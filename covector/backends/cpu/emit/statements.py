@@ -11,7 +11,10 @@ from covector.backends.cpu.emit.fold import combine_update
 from covector.backends.cpu.emit.memory import store
 from covector.backends.cpu.emit.ssa import Value
 from covector.backends.cpu.emit.vectorise import (
-    Phase, overlap_is_harmless, phases, whole_blocks,
+    Phase,
+    overlap_is_harmless,
+    phases,
+    whole_blocks,
 )  # fmt: skip
 from covector.compiler.loops.program import Fold, For, If, Let, Scan, Statement, Store, Update
 

@@ -146,7 +146,6 @@ def _transpose(nest: Nest, memory: Memory, index: tuple[Affine, ...], block: Blo
     left to exchange lies within 16 bytes, where interleaving is one instruction.
     """
 
-
     b, lanes = nest.b, nest.lanes
     piece = min(128 // memory.element.memory.bits, lanes)
     lines = []

@@ -51,9 +51,7 @@ def merge_sort(r: Records, here: Value, there: Value, n: Value, lanes: int) -> l
     return [source, target]
 
 
-def _merge_runs(
-    r: Records, source: Value, target: Value, n: Value, run: Value, lanes: int
-) -> None:
+def _merge_runs(r: Records, source: Value, target: Value, n: Value, run: Value, lanes: int) -> None:
     """Merges neighbouring runs of `run` items."""
     c, b = r.c, r.c.b
     step = b.int(lanes)
@@ -64,7 +62,7 @@ def _merge_runs(
         first, second = (r.load(source, at, n, lanes) for at in (start, middle))
 
         def one(out: Value, p: Value, q: Value, *kept: Value) -> list[Value]:
-            """Writes the lesser vector, keeps the greater, takes the next of the run that is behind."""
+            """Writes the lesser vector, keeps the greater, reads on in the run that is behind."""
             left, right = r.load(source, p, n), r.load(source, q, n)
             ahead = b.cmp("icmp sge", q, end)
             behind = b.bin("xor", r.after(left, right), b.const(True, I1))
@@ -148,5 +146,3 @@ def _exchange(r: Records, v: Item, distance: int, size: int) -> Item:
 def pad(r: Records, base: Value, used: Value, n: Value) -> None:
     """Fills items `used .. n` with the last of all."""
     r.c.loop(used, n, lambda i: r.store(base, i, n, r.last()))
-
-

@@ -24,7 +24,7 @@ def digits(bits: int, width: int) -> list[tuple[int, int]]:
 def radix_sort(
     r: Records, here: Value, there: Value, n: Value, room: Value, width: int
 ) -> list[Value]:
-    """Sorts `n` items between two arrays of `room`; gives (where they are in the end, the other)."""
+    """Sorts `n` items between two arrays of `room`; gives (where they end up, the other)."""
     c, b = r.c, r.c.b
     parts = digits(r.bits, width)
     size = 1 << parts[0][1]

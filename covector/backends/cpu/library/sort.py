@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.assemble import module_text
-from covector.backends.cpu.emit.types import I1, I8, I32, I64, INTS, PARTS, PTR, Type
+from covector.backends.cpu.emit.types import I1, I8, I32, I64, INTS, PARTS, PTR
 from covector.backends.cpu.library import merge, radix
 from covector.backends.cpu.library.code import Code
 from covector.backends.cpu.library.keys import Key
@@ -217,7 +217,12 @@ def _order(
     kind = INTS[max(8, Key(dtype).type.bits)]
     at = b.add(b.mul(start, b.int(parts)), b.int(part))
     pointer = b.put("gep", x.pointer.type, (x.pointer, at), kind)
-    name = _need(site, f"order{parts}", dtype, lambda name: order_function(name, dtype, parts, site.host.target))
+    name = _need(
+        site,
+        f"order{parts}",
+        dtype,
+        lambda name: order_function(name, dtype, parts, site.host.target),
+    )
     args = (pointer, order, b.int(n), b.int(int(fresh)))
     b.effect("effect", I64, args, name)
 
@@ -235,9 +240,7 @@ def _room(b: Builder, nbytes: int) -> Value:
     return b.put("call", PTR, (b.int(nbytes),), "malloc", len(b.scopes) - 1, keep=False)
 
 
-def _need(
-    site: Site, what: str, dtype: str, make: Callable[[str], tuple[str, set[str]]]
-) -> str:
+def _need(site: Site, what: str, dtype: str, make: Callable[[str], tuple[str, set[str]]]) -> str:
     """Makes sure that a function is linked in; its name."""
     target: Target = site.host.target
     name = f"{what}.{dtype}"

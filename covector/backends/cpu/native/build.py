@@ -22,7 +22,7 @@ from covector.backends.cpu.target import Target, host
 from . import capi, language
 
 #: The files of the program, in the order of reading.
-FILES: Final = ("structs", "pool_code", "array_code", "entry_code", "operator_code")
+FILES: Final = ("structs", "pool_code", "array_code", "entry_code", "operator_code", "sequence_code")
 
 
 def supported() -> bool:
@@ -32,8 +32,17 @@ def supported() -> bool:
         and sys.maxsize > 2**32
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
         and object.__basicsize__ == 16
+        and _slice_parts() == (7, 8, 9)
         and not hasattr(sys, "getobjects")  # a build that traces references has a longer head
     )
+
+
+def _slice_parts() -> tuple[Any, ...]:
+    """What native code takes for start, stop and step of `slice(7, 8, 9)`."""
+    probe = slice(7, 8, 9)
+    words = (ctypes.c_uint64 * 3).from_address(id(probe) + object.__basicsize__)
+    known = {id(x): x for x in (probe.start, probe.stop, probe.step)}
+    return tuple(known.get(w) for w in words)
 
 
 class Code:

@@ -33,6 +33,7 @@ from .capi import (
     PyObject_GC_UnTrack,
     PyObject_GetAttrString,
     PyObject_Vectorcall,
+    PySlice_Unpack,
     PyTuple_GetItem,
     PyTuple_New,
     PyTuple_SetItem,
@@ -62,6 +63,7 @@ from .structs import (
     NAMED,
     NONE,
     SAME,
+    SLICE,
     TUPLE,
     Array,
     Buffer,
@@ -291,6 +293,9 @@ def match(pattern: Pattern, args: word, leaves: word, integers: word) -> word:
         elif kind == SAME:
             if x != where:
                 return 0
+        elif kind == SLICE:
+            if same_slice(x, where) == 0:
+                return 0
         elif kind == INTEGER:
             if x.type != context.int_type:
                 return 0
@@ -300,6 +305,23 @@ def match(pattern: Pattern, args: word, leaves: word, integers: word) -> word:
             integers[integer] = number
             integer += 1
     return 1
+
+
+def same_slice(x: Object, wanted: word) -> word:
+    """Whether x is a slice with these parts; each is None or an exact int, so no code runs."""
+    if x.type != context.slice_type:
+        return 0
+    i = 0
+    while i < 3:
+        part = Object((x + 16)[i])
+        if part != context.none and part.type != context.int_type:
+            return 0
+        i += 1
+    parts = stack(3)
+    if PySlice_Unpack(x, parts, parts + 8, parts + 16) < 0:
+        PyErr_Clear()
+        return 0
+    return parts[0] == wanted[0] and parts[1] == wanted[1] and parts[2] == wanted[2]
 
 
 def push_tuple(x: word, n: word, pending: word, top: word) -> word:

@@ -16,11 +16,15 @@ from .build import ctypes_structure
 _STEPS: Final = {
     name: getattr(structs, name)
     for name in (
-        "ARGUMENT", "LEAF", "NONE", "TUPLE", "LIST", "DICT", "NAMED", "SAME", "INTEGER"
+        "ARGUMENT", "LEAF", "NONE", "TUPLE", "LIST", "DICT", "NAMED", "SAME", "INTEGER",
+        "SLICE",
     )
 }  # fmt: skip
 _MULTIPLIER: Final = 0x9E3779B97F4A7C15
 _MASK: Final = (1 << 64) - 1
+_unpack: Final = ctypes.PYFUNCTYPE(
+    ctypes.c_int, ctypes.py_object, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
+)(("PySlice_Unpack", ctypes.pythonapi))
 #: A program that runs longer lets other threads go on meanwhile.
 RELEASE_FROM: Final = 20_000.0
 
@@ -53,6 +57,12 @@ class Steps:
             keys = words(map(id, operand))
             self.kept.append(keys)
             return _address(keys)
+        if kind == "SLICE":
+            bounds = (ctypes.c_int64 * 3)()
+            here = ctypes.addressof(bounds)
+            _unpack(slice(*operand), here, here + 8, here + 16)
+            self.kept.append(bounds)
+            return here
         return id(operand) if kind in ("NAMED", "SAME") else 0
 
 

@@ -119,6 +119,8 @@ class NativeRuntime:
         self._fill_context()
         self.host: Callable[[Any], np.ndarray] = self._function("host", ONE)
         self.copy_in: Callable[[np.ndarray, int], Any] = self._function("copy_in", FASTCALL)
+        #: The program that runs others in sequence, see `runtime.sequence`.
+        self.run_sequence = code.address("run_sequence")
         self.adopt: Callable[[np.ndarray, int], Any] = self._function("adopt", FASTCALL)
 
     def _function(self, name: str, flags: int) -> Any:
@@ -134,7 +136,8 @@ class NativeRuntime:
         context.quiet = ctypes.addressof(quiet)
         for field, target in (
             ("float_type", float), ("int_type", int), ("bool_type", bool),
-            ("tuple_type", tuple), ("list_type", list), ("dict_type", dict), ("none", None),
+            ("tuple_type", tuple), ("list_type", list), ("dict_type", dict), ("slice_type", slice),
+            ("none", None),
             ("true", True), ("false", False), ("not_implemented", NotImplemented),
             ("buffer_error", BufferError), ("type_error", TypeError),
             ("array_class", np.ndarray), ("layouts", self.layouts),

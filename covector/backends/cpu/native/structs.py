@@ -34,6 +34,7 @@ DICT: Final = 5  # pop a dict of n, push the values of the keys at the address
 NAMED: Final = 6  # pop an instance of the tuple subclass at the address, of n; push its items
 SAME: Final = 7  # pop the very object at the address
 INTEGER: Final = 8  # pop a Python integer: a run-time symbol
+SLICE: Final = 9  # pop a slice of these bounds: three words (start, stop, step) at the address
 # Steps of a result; each pushes one object, made of the n last: LEAF (output n), NONE, TUPLE,
 # LIST, DICT (keys at the address), NAMED (what the callable at the address gives for the tuple).
 
@@ -178,6 +179,7 @@ class Context(Struct):
     tuple_type: word
     list_type: word
     dict_type: word
+    slice_type: word
     none: word
     true: word
     false: word
