@@ -390,20 +390,37 @@ def atanh(dtype: str) -> Any:
     return odd_fit(mpmath.atanh, mpf(1) / 3, mpf("0.36"), pick(dtype, 5, 11), dtype)
 
 
-ERFCX_CENTRE = {"float32": 3.0, "float64": 4.0}
+def _erfcx(t: Any, end: Any) -> Any:
+    x = 4 * (1 - t) / (1 + t) if t > -1 else mpf(end)
+    return mpmath.erfc(x) * mpmath.exp(x * x) * (x + 4)
 
 
 @entry
 def erfcx(dtype: str) -> Any:
-    """(x + c) erfc(x) e**(x**2) as a function of t = (x - c) / (x + c), as far as erfc x > 0."""
-    c = ERFCX_CENTRE[dtype]
+    """(x + 4) erfc(x) e**(x**2) as a function of t = 8 / (x + 4) - 1, as far as erfc x > 0.
+
+    For float32, too, it is evaluated in float64.
+    """
     end = pick(dtype, mpf("10.1"), mpf("27.3"))
+    low = 8 / (end + 4) - 1
+    terms = pick(dtype, 12, 24)
+    return fit(lambda t: _erfcx(t, end), (low, mpf(1)), terms, "float64")
+
+
+@entry
+def erfcx_slope(dtype: str) -> Any:
+    """1 + (1 + t) f'(t) / f(t) for the f of `erfcx`, to some bits: for corrections only."""
+    if dtype == "float32":
+        return None
 
     def f(t: Any) -> Any:
-        x = c * (1 + t) / (1 - t)
-        return mpmath.erfc(x) * mpmath.exp(x * x) * (x + c)
+        with mp.workdps(40):
+            x = 4 * (1 - t) / (1 + t)
+            y = mpmath.erfc(x) * mpmath.exp(x * x)
+            # by dy/dx = 2 x y - 2 / sqrt(pi), dx/dt = -8 / (1 + t)**2, f = y (x + 4)
+            return -(x + 4) * (2 * x * y - 2 / mpmath.sqrt(mp.pi)) / y
 
-    return fit(f, (-1, (end - c) / (end + c)), pick(dtype, 10, 24), dtype)
+    return fit(f, (8 / mpf("31.3") - 1, mpf(1)), 4, dtype, lambda t: mpf(1))
 
 
 @entry
@@ -475,7 +492,6 @@ def main(names: list[str]) -> None:
             text = ", ".join(repr(float(part)) for part in parts(number[0], dtype, *number[1:]))
             lines.append(f'    "{dtype}": ({text}),')
         lines.append("}")
-    lines += [] if names else ["", f"ERFCX_CENTRE = {ERFCX_CENTRE}".replace("'", '"')]
     if not names or "TURNS" in names:
         lines += ["", "TURNS = {  # 1 / (2 pi) as an unevaluated sum of numbers of 29 bits"]
         lines += ['    "float64": (', *(f"        {float(p)!r}," for p in TURN_PARTS)]

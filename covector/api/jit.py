@@ -35,7 +35,8 @@ from covector.ir.values import typeof
 from covector.ops.call import Jit
 from covector.runtime import dispatch
 from covector.runtime.array import Array
-from covector.runtime.entry import Record, built_by, callable_class, pattern_of, result_steps
+from covector.runtime.entry import Record, callable_class
+from covector.runtime.patterns import built_by, pattern_of, result_steps
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import Tracer
 from covector.tree_util import keystr

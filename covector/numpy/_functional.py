@@ -139,9 +139,7 @@ def _core_sizes(arrays: Sequence[Any], inputs: Dims, error: str) -> dict[str, in
     return sizes
 
 
-def _match(
-    shape: Sequence[int], names: tuple[str, ...], sizes: dict[str, int], error: str
-) -> None:
+def _match(shape: Sequence[int], names: tuple[str, ...], sizes: dict[str, int], error: str) -> None:
     for n, name in zip(shape, names, strict=True):
         known = sizes.setdefault(name, int(name) if name.isdigit() else n)
         if known != n:

@@ -227,8 +227,11 @@ def _of_rows(x: Any, share: Any, method: str, skip_nan: bool, weights: Any) -> A
     else:
         found = _between(ordered, shares, present, method, flat)
     found = ops.shape.reshape(found, full)
-    nothing = point.eq(present, number(present, 0)) if skip_nan else \
-        ops.shape.broadcast_in_dim(some, full, rows)
+    nothing = (
+        point.eq(present, number(present, 0))
+        if skip_nan
+        else ops.shape.broadcast_in_dim(some, full, rows)
+    )
     return convert.select(nothing, number(found, np.nan), found)
 
 

@@ -187,7 +187,7 @@ def _extremum(
             f"reduction operation {who} does not have an identity, so to use a where mask one has "
             "to specify 'initial'"
         )
-    if initial is None and any(x.shape[d] == 0 for d in axes):
+    if initial is None and 0 in [x.shape[d] for d in axes]:
         raise ValueError(f"zero-size array to reduction operation {who} which has no identity")
     x = strong(x, x.dtype)
     x = masked(who, x, where, ops.reduce.worst(who, x.dtype))

@@ -306,9 +306,7 @@ def _bins(x: Any, edges: Any) -> tuple[Any, Any]:
     top = ops.shape.broadcast_to(getitem(edges, -1), typeof(x).shape)
     at_top = _elementwise.equal(x, top)
     found = convert.select(at_top, number(found, n - 1), found)
-    inside = point.and_(
-        point.ge(found, number(found, 1)), point.le(found, number(found, n - 1))
-    )
+    inside = point.and_(point.ge(found, number(found, 1)), point.le(found, number(found, n - 1)))
     return point.clamp(
         number(found, 0), point.sub(found, number(found, 1)), number(found, max(n - 2, 0))
     ), inside
@@ -367,9 +365,7 @@ def histogramdd(
     if len(ranges) != axes:
         raise ValueError(f"For sample shape {sample.shape}, expected {axes} ranges")
     columns = [ops.shape.squeeze(c, (1,)) for c in ops.shape.split(sample, (1,) * axes, 1)]
-    edges = [
-        histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, ranges, strict=True)
-    ]
+    edges = [histogram_bin_edges(c, b, r) for c, b, r in zip(columns, each, ranges, strict=True)]
     sizes = [e.size - 1 for e in edges]
     place: Any = ops.shape.full((count,), 0, dtypes.default_int())
     inside: Any = ops.shape.full((count,), True, np.bool_)

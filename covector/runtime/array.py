@@ -78,7 +78,7 @@ class Pending:
         """Waits for the memory."""
         self.done.wait()
         if x.buffer is self:
-            x.buffer = self.result
+            replace_buffer(x, self.result)
         return memory(x)
 
     def is_ready(self) -> bool:
@@ -183,7 +183,7 @@ class Array:
     def delete(self) -> None:
         """Gives the memory back now; later uses of the array raise RuntimeError."""
         if not isinstance(self.buffer, Deleted):
-            self.buffer = Deleted("delete()")
+            replace_buffer(self, Deleted("delete()"))
 
     def is_deleted(self) -> bool:
         """Whether the memory was given up, by `delete` or by donation."""
@@ -375,12 +375,17 @@ class Array:
 _new: Final = object.__new__
 
 
-def wrap(aval: ShapedArray, buffer: Any) -> Array:
+def _wrap(aval: ShapedArray, buffer: Any) -> Array:
     """The array of type `aval` whose elements are in `buffer`."""
     x = _new(Array)
     x.aval = aval
     x.buffer = buffer
     return x
+
+
+def _replace_buffer(x: Array, buffer: Any) -> None:
+    """Gives an array another buffer, or what stands for one."""
+    x.buffer = buffer
 
 
 def like(x: Array, buffer: Any, aval: ShapedArray | None = None) -> Array:
@@ -438,8 +443,10 @@ def _freeze(elements: np.ndarray, nbytes: int) -> Any:
 
 
 if _native is None:
+    wrap, replace_buffer = _wrap, _replace_buffer
     host, copy_in, _keep = _host, _copy_in, _freeze
 else:
+    wrap, replace_buffer = _native.wrap, _native.replace_buffer
     host, _keep = _native.host, _native.adopt
 
     def copy_in(source: np.ndarray) -> Any:
@@ -458,11 +465,7 @@ _SMALL: Final = 4096
 
 def take(source: np.ndarray) -> Any:
     """A buffer of the memory of `source`, which is given away; a copy if it is not as wanted."""
-    if (
-        source.nbytes < _SMALL
-        or not source.flags.c_contiguous
-        or source.ctypes.data % ALIGNMENT
-    ):
+    if source.nbytes < _SMALL or not source.flags.c_contiguous or source.ctypes.data % ALIGNMENT:
         return copy_in(source)
     return _keep(source.view(np.ndarray), source.nbytes)
 

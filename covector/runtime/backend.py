@@ -83,7 +83,6 @@ class NativeCode:
         self.keep: Final = keep
         self.stages: Final = stages or {}
 
-
     def with_hidden(self, arrays: Sequence[Array]) -> NativeCode:
         """The same code with its first arguments fixed."""
         return NativeCode(

@@ -22,7 +22,8 @@ from covector.ir.values import typeof
 from covector.runtime import array as arrays
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import MemoryStats
-from covector.runtime.entry import Pattern, Record, as_list, callable_class
+from covector.runtime.entry import Record, callable_class
+from covector.runtime.patterns import Pattern, as_list
 from covector.trace.stage import eval_jaxpr
 from covector.trace.tracer import Tracer, leak_message
 

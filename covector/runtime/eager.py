@@ -21,16 +21,9 @@ from covector.ir.avals import ShapedArray
 from covector.runtime import array as arrays
 from covector.runtime.array import Array
 from covector.runtime.dispatch import executable
-from covector.runtime.entry import (
-    Pattern,
-    Record,
-    callable_class,
-    operator_entry,
-    pattern_of,
-    result_steps,
-    signature,
-)
+from covector.runtime.entry import Record, callable_class, operator_entry, signature
 from covector.runtime.native import native
+from covector.runtime.patterns import Pattern, pattern_of, result_steps
 from covector.runtime.sequence import sequence
 from covector.trace.stage import trace_to_jaxpr
 

@@ -13,7 +13,6 @@ from covector.runtime import array as arrays
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.pool import ALIGNMENT
 
-
 # DLPack (dmlc.github.io/dlpack): the structures of dlpack.h, versions 0.8 and 1.x.
 
 

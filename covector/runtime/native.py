@@ -57,6 +57,12 @@ class Native(Protocol):
     def copy_in(self, elements: np.ndarray, nbytes: int) -> Any:
         """A buffer with a copy of a NumPy array's elements (C order)."""
 
+    def wrap(self, aval: Any, buffer: Any, sharding: Any = ...) -> Any:
+        """An array."""
+
+    def replace_buffer(self, x: Any, buffer: Any) -> None:
+        """Gives an array another buffer, or what stands for one."""
+
     def adopt(self, elements: np.ndarray, nbytes: int) -> Any:
         """A buffer that keeps a NumPy array and uses its memory."""
 

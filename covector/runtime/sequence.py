@@ -101,8 +101,9 @@ class _Builder:
         for code, nbytes, operands in self.steps:
             where = 0 if code is None else code.address
             numbers = nbytes if code is None else _numbers(code, kept)
-            places = [2 * n + 1 if kind == "arena" else 2 * (first[kind] + n) for kind, n in operands]
-            words += [where, numbers, len(places), *places]
+            words += [where, numbers, len(operands)]
+            for kind, n in operands:
+                words.append(2 * n + 1 if kind == "arena" else 2 * (first[kind] + n))
         return NativeCode(
             address,
             hidden=self.hidden,

@@ -46,7 +46,8 @@ def test_attributes():
     assert x.weak_type is False
     assert len(x) == 2
     assert x.on_device_size_in_bytes() == 24
-    assert x.is_fully_addressable and x.is_fully_replicated
+    assert x.is_fully_addressable
+    assert x.is_fully_replicated
     assert x.__array_priority__ == 100
     with pytest.raises(AttributeError):
         x.shape = (6,)

@@ -157,11 +157,11 @@ def test_weak_types_and_x64():
 def test_operators_inside_transformations_are_staged():
     x = make((5,), "float32")
     for _ in range(3):
-        x * x  # noqa: B018
+        x * x
     assert "mul" in str(cv.make_jaxpr(lambda v: v * x)(x))
     constant = from_numpy(np.float32(3))
     for _ in range(3):
-        constant * constant  # noqa: B018
+        constant * constant
     assert float(cv.grad(lambda v: (constant * constant) * v)(1.0)) == 9
     assert "mul" in str(cv.make_jaxpr(lambda v: (constant * constant) * v)(x))
 
@@ -239,7 +239,7 @@ def test_watchful_options_stop_learning():
     try:
         entries.clear_caches()
         for _ in range(4):
-            x + x  # noqa: B018
+            x + x
         assert entries.operator_entry("__add__").record_count() == 0
     finally:
         config.update("debug_nans", False)

@@ -14,17 +14,9 @@ from covector._base.context import quiet
 from covector.ir.avals import ShapedArray
 from covector.runtime import entry as entries
 from covector.runtime.array import Array, from_numpy, like
-from covector.runtime.entry import (
-    Compiled,
-    Entry,
-    Pattern,
-    Record,
-    built_by,
-    callable_class,
-    pattern_of,
-    result_steps,
-)
+from covector.runtime.entry import Compiled, Entry, Record, callable_class
 from covector.runtime.native import native
+from covector.runtime.patterns import Pattern, built_by, pattern_of, result_steps
 from covector.runtime.pool import pool
 from tests.runtime.harness import ADD, ADD_INT, ADD_WIDE, PICK, THREE, WAIT, code, f32
 
@@ -215,7 +207,10 @@ def three(result) -> Record:
 RESULTS = {
     "tuple": ((0, 1, 2), lambda r: r),
     "list": ([2, 1, 0], lambda r: reversed(r)),
-    "nested": ({"b": (0, None), "a": [1, {"c": 2}]}, lambda r: (r["b"][0], r["a"][0], r["a"][1]["c"])),
+    "nested": (
+        {"b": (0, None), "a": [1, {"c": 2}]},
+        lambda r: (r["b"][0], r["a"][0], r["a"][1]["c"]),
+    ),
     "named": (Point(0, Point(1, 2)), lambda r: (r.x, r.y.x, r.y.y)),
     "repeated": ((0, 1, 2, 0), lambda r: r[:3]),
 }  # fmt: skip
@@ -359,7 +354,8 @@ def test_donated_arguments_are_deleted():
     a, b = scalar(1), scalar(2)
     view = np.asarray(a)
     assert float(entry(a, b)) == 3
-    assert a.is_deleted() and not b.is_deleted()
+    assert a.is_deleted()
+    assert not b.is_deleted()
     with pytest.raises(RuntimeError, match="donated"):
         float(a)
     assert view == 1
@@ -587,9 +583,7 @@ def test_operators_try_their_entry_first():
     x, y = vector(1, 2, 3), vector(1, 2)
     entry = entries.operator_entry("__matmul__")
     assert entries.operator_entry("__matmul__") is entry
-    entry.add_record(
-        Pattern(2, (), None), Record(code(ADD, symbols=[3]), [f32(3)] * 2, [f32(3)])
-    )
+    entry.add_record(Pattern(2, (), None), Record(code(ADD, symbols=[3]), [f32(3)] * 2, [f32(3)]))
     try:
         assert (x @ x).tolist() == [2, 4, 6]
         with pytest.raises(Exception, match=r".") as caught:

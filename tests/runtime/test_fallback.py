@@ -16,7 +16,8 @@ HERE = Path(__file__).resolve().parent
 def test_the_runtime_without_native_parts():
     env = {**os.environ, "COVECTOR_NATIVE_RUNTIME": "0"}
     env.pop("PYTEST_XDIST_WORKER", None)
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider", str(HERE)]
+    options = ["-q", "-x", "-n0", "-p", "no:cacheprovider"]
+    command = [sys.executable, "-m", "pytest", *options, str(HERE)]
     done = subprocess.run(
         command, cwd=HERE.parent.parent, env=env, capture_output=True, text=True, timeout=600
     )

@@ -4,10 +4,9 @@ import ctypes
 
 import pytest
 
-from covector.backends.cpu.native import language
+from covector.backends.cpu.native import language, translate
 from covector.backends.cpu.native.structs import Array, Buffer
 from tests.runtime.harness import compiled
-
 
 
 def run(text, *args):
@@ -116,7 +115,7 @@ def f(n: word) -> word:
     [
         ("def f(a: word) -> word:\n    return missing", "unknown name"),
         ("def f(a: word) -> word:\n    return g(a)", "unknown function"),
-        ("def f(a: word) -> word:\n    for i in a:\n        pass\n    return a", "no such statement"),
+        ("def f(a: word) -> word:\n    for i in a:\n        pass", "no such statement"),
         ("def f(a: word) -> word:\n    return a.field", "no such field"),
         ("def f(a: word) -> word:\n    x = 1\n    x = 1.5\n    return x", "word and a double"),
     ],
@@ -124,7 +123,7 @@ def f(n: word) -> word:
 def test_refusals_name_function_and_line(text, why):
     source = language.Source([("test", text)], ())
     with pytest.raises(SyntaxError, match=rf"f, line \d.*{why}"):
-        language.compile_source(source, "")
+        translate.compile_source(source, "")
 
 
 def test_layout_of_structures():

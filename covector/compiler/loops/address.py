@@ -154,7 +154,9 @@ def _plan(
     inner = chain[-1]
     subtree = all_statements(children(inner)) if isinstance(inner, For) else all_statements([inner])
     found = Accesses(subtree)
-    merged: list[list[tuple[str, Affine, Affine]]] = [[loops[0]]]
+    axes = {a: low for a, low, high in loops if high - low == 1}
+    loops = [loop for loop in loops if loop[0] not in axes]
+    merged: list[list[tuple[str, Affine, Affine]]] = [[loop] for loop in loops[:1]]
     for outer, loop in zip(loops, loops[1:], strict=False):
         need = _mergeable(outer, loop, found, shapes)
         if need is None:
@@ -162,7 +164,6 @@ def _plan(
         else:
             merged[-1].append(loop)
             flattened.update(dict.fromkeys(need))
-    axes: dict[str, Affine] = {}
     new: list[tuple[str, Affine, Affine]] = []
     for run in merged:
         name, low, high = run[0]

@@ -1,103 +1,80 @@
-"""Chooses what runs as vectors: which axis has the lanes, how much is unrolled, where tiles pay.
+"""Chooses what runs as vectors: which axis has the lanes, how much is unrolled, where tiles pay,
+where columns are done in panels, which loops may be spread over threads.
 
-Works on a serial nest; each decision looks only at loop extents and at strides of accesses.
+Works on a serial kernel; each decision looks only at loop extents and at strides of accesses.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
 
-from covector.compiler.loops.address import Accesses, linear
-from covector.compiler.loops.place import COST
-from covector.compiler.loops.program import Fold, For, Kernel, Statement
-from covector.compiler.loops.transform import all_statements, expressions
+from covector.compiler.loops.address import Accesses
+from covector.compiler.loops.columns import panels
 from covector.compiler.loops.lower import walk_deep
-from covector.ir.index import Affine, Data, Quotient
+from covector.compiler.loops.place import COST
+from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
+from covector.compiler.loops.strides import Strides, mentions, step_along
+from covector.compiler.loops.transform import all_statements, bounds, expressions
+from covector.ir.scalar import Expr
 
 #: Rows shorter than this are better done many at a time, one a lane.
 SHORT = 8
+#: Folds longer than this along columns are done in panels.
+LONG = 16
 #: A fold cheaper than this (in additions an element) is unrolled more: its adds form a chain.
 CHEAP = 10
-
-
-@final
-class Strides:
-    """How the accesses of some statements move along an axis."""
-
-    __slots__ = ("places", "shapes")
-
-    def __init__(self, kernel: Kernel, body: Sequence[Statement]) -> None:
-        self.shapes = {n: b.shape for n, b in kernel.buffers.items()}
-        self.places = list(Accesses(all_statements(body)).places)
-
-    def vote(self, axis: str) -> int:
-        """Accesses with unit stride along `axis`, less those with another stride."""
-        votes = 0
-        for buffer, index in self.places:
-            step = step_along(axis, index, self.shapes[buffer])
-            if step != 0:
-                votes += 1 if step == 1 else -1
-        return votes
-
-
-def step_along(axis: str, index: Sequence[Affine], shape: tuple[Affine, ...]) -> int | None:
-    """Elements the address moves by when `axis` grows by one; None if it is not one number."""
-    if any(_hides(axis, i) for i in index):
-        return None
-    address = linear(index, shape)
-    if address is not None:
-        return dict(address.terms).get(axis, 0)
-    steps = [dict(i.terms).get(axis, 0) for i in index]
-    if any(steps[:-1]):
-        return None
-    return steps[-1] if steps else 0
-
-
-def _hides(axis: str, i: Affine) -> bool:
-    """Whether `axis` is inside a quotient or a data-dependent atom of `i`."""
-    for atom, _ in i.terms:
-        if isinstance(atom, Quotient):
-            if _mentions(axis, atom.index):
-                return True
-        elif isinstance(atom, Data) and any(
-            _mentions(axis, j)
-            for e in walk_deep([atom.value])
-            for j in (e.extra[1] if e.op == "load" else [e.extra] if e.op == "index" else ())
-        ):
-            return True
-    return False
-
-
-def _mentions(axis: str, i: Affine) -> bool:
-    return any(a == axis for a, _ in i.terms) or _hides(axis, i)
+#: Beyond this cost of an element, unrolling only makes code longer.
+DEAR = 40
+#: Both axes of a transposed tile are at least this long.
+TILE = 16
 
 
 def choose_lanes(kernel: Kernel) -> Kernel:
-    """The kernel with its vector axes chosen (its loops are changed in place)."""
+    """The kernel with its loops' modes chosen (statements are changed in place or replaced)."""
+    kernel.body = _body(kernel, kernel.body, False)
     for s in kernel.body:
-        _nest(kernel, s, outer=False)
+        _spread(kernel, s)
     return kernel
 
 
-def _nest(kernel: Kernel, s: Statement, outer: bool) -> None:
-    """Choose for `s` and what is inside it; `outer`: a loop round it has the lanes already."""
+def _body(kernel: Kernel, body: Sequence[Statement], lanes: bool) -> list[Statement]:
+    return [new for s in body for new in _statement(kernel, s, lanes)]
+
+
+def _statement(kernel: Kernel, s: Statement, lanes: bool) -> list[Statement]:
+    """What stands for `s`; `lanes`: a loop round it has them already."""
     if isinstance(s, Fold):
-        _fold(kernel, s, outer)
-    elif isinstance(s, For):
-        inner = [t for t in s.body if isinstance(t, (For, Fold))]
-        if not outer and (not inner or _lanes_outside(kernel, s)):
-            s.mode, outer = "vector", True
-            s.unroll = 2 if not inner and _cost(s.body) < 40 else 1
-        for t in inner:
-            _nest(kernel, t, outer)
+        _fold(kernel, s, lanes)
+    elif isinstance(s, (For, Scan, If)):
+        if isinstance(s, For) and not lanes:
+            return _loop(kernel, s)
+        s.body = _body(kernel, s.body, lanes)
+    return [s]
 
 
-def _fold(kernel: Kernel, s: Fold, outer: bool) -> None:
+def _loop(kernel: Kernel, s: For) -> list[Statement]:
+    inner = [t for t in all_statements(s.body) if isinstance(t, (For, Fold, Scan))]
+    if not inner:
+        if independent(kernel, s):
+            cost = _cost(s.body)
+            s.mode, s.unroll = "vector", 2 if cost < DEAR else 1
+        return [s]
+    tile = _as_tile(kernel, s)
+    if tile is not None:
+        return [tile]
+    choice = _outer(kernel, s, inner)
+    if choice == "panels":
+        return panels(kernel, s)
+    if choice == "lanes":
+        s.mode = "vector"
+    s.body = _body(kernel, s.body, choice == "lanes")
+    return [s]
+
+
+def _fold(kernel: Kernel, s: Fold, lanes: bool) -> None:
     cost = _cost([s])
-    s.unroll = 4 if cost < CHEAP else 2 if cost < 40 else 1
-    if outer:
-        s.unroll = 1
+    s.unroll = 1 if lanes or cost >= DEAR else 4 if cost < CHEAP else 2
+    if lanes:
         return
     strides = Strides(kernel, [s])
     axis = max((a for a, _, _ in s.loops), key=lambda a: (strides.vote(a), a))
@@ -105,30 +82,137 @@ def _fold(kernel: Kernel, s: Fold, outer: bool) -> None:
     s.loops.sort(key=lambda loop: loop[0] == axis)
 
 
-def _lanes_outside(kernel: Kernel, s: For) -> bool:
-    """Whether the loops inside `s` should be done one a lane of `s`."""
-    inner = [t for t in all_statements(s.body) if isinstance(t, (For, Fold))]
-    if any(b.home == "scratch" for b in kernel.buffers.values()):
-        return False
-    if any(isinstance(t, For) and any(isinstance(u, (For, Fold)) for u in t.body) for t in inner):
-        return False
-    extents = [
-        (high - low).constant
-        for t in inner
-        for _, low, high in (t.loops if isinstance(t, Fold) else [("", t.low, t.high)])
-    ]
-    if all(n is not None and n < SHORT for n in extents):
-        return True
-    folds = [t for t in inner if isinstance(t, Fold)]
-    if len(folds) != len(inner):
-        return False
-    strides = Strides(kernel, [*folds])
+# Loops around loops
+
+
+def _outer(kernel: Kernel, s: For, inner: Sequence[Statement]) -> str:
+    """Who does the columns of `s`: '' (the loops inside it have the lanes), 'lanes' or 'panels'."""
+    if any(isinstance(t, For) and any(_has_loop(u) for u in t.body) for t in inner):
+        return ""
+    if not independent(kernel, s):
+        return ""
+    folds = [t for t in inner if isinstance(t, (Fold, Scan))]
+    extents = [n for t in inner for n in _extents(t)]
+    scratch = any(
+        kernel.buffers[t.buffer].home == "scratch"
+        for t in all_statements(s.body)
+        if isinstance(t, (Store, Update))
+    )
+    short = all(n is not None and n < SHORT for n in extents)
+    if short and not scratch:
+        return "lanes"
+    if not folds:
+        return ""
+    strides = Strides(kernel, folds, scratch=False)
     mine = strides.vote(s.axis)
-    return all(mine >= strides.vote(a) for f in folds for a, _, _ in f.loops)
+    along = {a for t in folds for a, _, _ in _loops(t)}
+    if any(mine <= strides.vote(a) for a in along):
+        return ""
+    known = (s.high - s.low).constant
+    long = max((n for n in extents if n is not None), default=0) >= LONG
+    if known is not None and known >= SHORT and None not in extents and (long or scratch):
+        return "panels"
+    return "" if scratch else "lanes"
+
+
+def _has_loop(s: Statement) -> bool:
+    return isinstance(s, (For, Fold, Scan))
+
+
+def _loops(s: Statement) -> list[tuple[str, object, object]]:
+    if isinstance(s, Fold):
+        return list(s.loops)
+    return [(s.axis, s.low, s.high)] if isinstance(s, (For, Scan)) else []
+
+
+def _extents(s: Statement) -> list[int | None]:
+    return [(high - low).constant for _, low, high in _loops(s)]  # type: ignore[operator]
+
+
+def independent(kernel: Kernel, loop: For) -> bool:
+    """Whether the iterations of `loop` touch nothing that another one writes."""
+    body = list(all_statements(loop.body))
+    written = [
+        (s.buffer, s.index)
+        for s in body
+        if isinstance(s, (Store, Update)) and kernel.buffers[s.buffer].home != "scratch"
+    ]
+    for name, index in written:
+        if not any(mentions(loop.axis, i) for i in index):
+            return False
+        if not step_along(loop.axis, index, kernel.buffers[name]) and not _own_axis(
+            loop.axis, index
+        ):
+            return False
+    outs = {name for name, _ in written}
+    places = {(n, i) for n, i in Accesses(body).places if n in outs}
+    return len(places) == len(set(written))
+
+
+def _own_axis(axis: str, index: Sequence[object]) -> bool:
+    """Whether one axis of the buffer is indexed by `axis` alone, times a number."""
+    return any(
+        len(i.terms) == 1 and i.terms[0][0] == axis  # type: ignore[attr-defined]
+        for i in index
+    )
+
+
+# Tiles
+
+
+def _as_tile(kernel: Kernel, s: For) -> For | None:
+    """A nest of plain loops with a pair of them in blocks, if an operand is read along another
+    axis than the result is written."""
+    chain = [s]
+    while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
+        chain.append(chain[-1].body[0])
+    stores = chain[-1].body
+    if len(chain) < 2 or not all(isinstance(t, Store) for t in stores):
+        return None
+    inner = chain[-1]
+    strides = Strides(kernel, stores)
+    for t in stores:
+        if step_along(inner.axis, t.index, kernel.buffers[t.buffer]) != 1:  # type: ignore[attr-defined]
+            return None
+    across = [
+        loop
+        for loop in chain[:-1]
+        for name, index in strides.places
+        if step_along(loop.axis, index, kernel.buffers[name]) == 1
+        and step_along(inner.axis, index, kernel.buffers[name]) not in (0, 1)
+    ]
+    fixed = {a for loop in chain for b in bounds(loop) for a, _ in b.terms}
+    if not across or fixed & {loop.axis for loop in chain}:
+        return None
+    outer = across[0]
+    sizes = [(loop.high - loop.low).constant for loop in (outer, inner)]
+    if any(n is not None and n < TILE for n in sizes):
+        return None
+    outer.mode, outer.body = "tile", [inner]
+    nest: For = outer
+    for loop in reversed([c for c in chain[:-1] if c is not outer]):
+        loop.body = [nest]
+        nest = loop
+    return nest
+
+
+# Threads
+
+
+def _spread(kernel: Kernel, s: Statement) -> None:
+    """Mark the outermost serial loop of a nest whose iterations are independent."""
+    if isinstance(s, For) and s.mode == "serial" and s.unroll == 1 and independent(kernel, s):
+        inside = {
+            t.buffer for t in all_statements(s.body) if isinstance(t, (Store, Update))
+        }
+        kept = {n for n in inside if kernel.buffers[n].home == "scratch"}
+        outside = [t for t in kernel.body if t is not s]
+        if not kept & {n for n, _ in Accesses(all_statements(outside)).places}:
+            s.mode = "parallel"
 
 
 def _cost(body: Sequence[Statement]) -> int:
-    roots: list[Any] = []
+    roots: list[Expr] = []
     for s in all_statements(body):
         roots += expressions(s)
     return sum(COST.get(e.op, 1) for e in walk_deep(roots))

@@ -12,7 +12,7 @@ from typing import final
 
 from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.graph import Graph, Node, Value
-from covector.compiler.loops.lanes import step_along
+from covector.compiler.loops.strides import step_along
 from covector.compiler.loops.lower import Apart, MustBuffer, Refusal
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
@@ -358,7 +358,7 @@ def traffic(kernel: Kernel) -> int:
             count = 1
             for a in atoms(index):
                 count *= trips.get(a, 1) if isinstance(a, str) else 1
-            key = name, tuple(step_along(a, index, buffer.shape) for a in outer[:1])
+            key = name, tuple(step_along(a, index, buffer) for a in outer[:1])
             streams[key] = max(streams.get(key, 0), count)
         total += sum(streams.values())
     return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from covector.compiler.loops.graph import Node, Value
+from covector.compiler.loops.lanes import choose_lanes
 from covector.compiler.loops.lower import Domain, Factor, Lowering, MustBuffer, Split, domain_of
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
@@ -40,6 +41,7 @@ def lower_push(
     for a, l, h in reversed(domain.axes):
         body = [For(a, l, h, body)]
     kernel, values = make_kernel(node.op.name, body, [out])
+    choose_lanes(kernel)
     base = node.args[push.base]
     if not isinstance(base, Value):
         raise TypeError(f"{node.op}: a push into a literal; broadcast it first")
@@ -80,4 +82,5 @@ def lower_cumulate(node: Node, in_memory: Callable[[Value], bool]) -> Made:
     for a, l, h in reversed(domain.axes):
         if a != axis:
             body = [For(a, l, h, body)]
-    return make_kernel(node.op.name, body)
+    kernel, values = make_kernel(node.op.name, body)
+    return choose_lanes(kernel), values

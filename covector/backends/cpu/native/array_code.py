@@ -21,6 +21,7 @@ from .capi import (
     PyMem_RawMalloc,
     PyObject_ClearWeakRefs,
     PyObject_Free,
+    PyObject_GetAttr,
     PyObject_Init,
     PyObject_Malloc,
     PyObject_Vectorcall,
@@ -81,6 +82,37 @@ def new_array(aval: word, buffer: word, sharding: word) -> word:
     x.sharding = sharding
     x.weakrefs = 0
     return x
+
+
+def wrap(module: word, args: word, count: word) -> word:
+    """METH_FASTCALL (aval, buffer[, sharding]): an Array."""
+    if count < 2 or count > 3:
+        PyErr_SetString(context.type_error, text("wrap(aval, buffer[, sharding])"))
+        return 0
+    sharding = 0
+    if count == 3:
+        sharding = args[2]
+    Py_IncRef(args[1])
+    return new_array(args[0], args[1], sharding)
+
+
+def replace_buffer(module: word, args: word, count: word) -> word:
+    """METH_FASTCALL (array, buffer): gives an Array another buffer, or what stands for one."""
+    if count != 2 or Object(args[0]).type != context.array_type:
+        PyErr_SetString(context.type_error, text("replace_buffer(array, buffer)"))
+        return 0
+    x = Array(args[0])
+    old = x.buffer
+    Py_IncRef(args[1])
+    x.buffer = args[1]
+    release(old)
+    Py_IncRef(context.none)
+    return context.none
+
+
+def attribute_of_aval(self: word, name: word) -> word:
+    """A getter: the attribute of the aval that the closure names."""
+    return PyObject_GetAttr(Array(self).aval, name)
 
 
 def release(reference: word) -> None:
@@ -223,9 +255,12 @@ def forward(
 
 def is_numpy(args: word, count: word) -> word:
     """Whether the arguments are (numpy.ndarray itself, int); else sets TypeError."""
-    if count == 2 and Object(args[0]).type == context.array_class:
-        if Object(args[1]).type == context.int_type:
-            return 1
+    if (
+        count == 2
+        and Object(args[0]).type == context.array_class
+        and Object(args[1]).type == context.int_type
+    ):
+        return 1
     PyErr_SetString(context.type_error, text("a numpy.ndarray and a number of bytes are wanted"))
     return 0
 

@@ -19,10 +19,13 @@ from covector.backends.cpu import cache
 from covector.backends.cpu.link import CompiledModule, link
 from covector.backends.cpu.target import Target, host
 
-from . import capi, language
+from . import capi, language, translate
 
 #: The files of the program, in the order of reading.
-FILES: Final = ("structs", "pool_code", "array_code", "entry_code", "operator_code", "sequence_code")
+FILES: Final = (
+    "structs", "pool_code", "array_code", "match_code", "result_code", "entry_code",
+    "entry_type_code", "operator_code", "sequence_code",
+)  # fmt: skip
 
 
 def supported() -> bool:
@@ -80,7 +83,7 @@ def _read(name: str) -> str:
 def _cache_key() -> str:
     digest = hashlib.sha256(host().fingerprint.encode())
     digest.update(str(sys.implementation.cache_tag).encode())
-    for name in (*FILES, "language", "capi"):
+    for name in (*FILES, "language", "translate", "capi"):
         digest.update(_read(name).encode())
     return f"native runtime {digest.hexdigest()}"
 
@@ -107,7 +110,7 @@ def make_program() -> Program:
 
 def compile_image(source: language.Source, target: Target) -> bytes:
     """The program's object code."""
-    module = llvm.parse_assembly(language.compile_source(source, target.triple))
+    module = llvm.parse_assembly(translate.compile_source(source, target.triple))
     module.verify()
     machine = target.machine(2)
     options = llvm.create_pipeline_tuning_options(speed_level=1)

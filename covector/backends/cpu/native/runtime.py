@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import platform
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ _METHODS: Final = {
     "__array__": ("array_to_numpy", FASTCALL | KEYWORDS, 0),
     "item": ("array_item", FASTCALL, 1),
 }
+_OF_THE_AVAL: Final = ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "weak_type")
 _BINARY: Final = (
     ("add", "nb_add", "array_add"),
     ("sub", "nb_subtract", "array_subtract"),
@@ -121,6 +123,8 @@ class NativeRuntime:
         self.copy_in: Callable[[np.ndarray, int], Any] = self._function("copy_in", FASTCALL)
         #: The program that runs others in sequence, see `runtime.sequence`.
         self.run_sequence = code.address("run_sequence")
+        self.wrap: Callable[..., Any] = self._function("wrap", FASTCALL)
+        self.replace_buffer: Callable[[Any, Any], None] = self._function("replace_buffer", FASTCALL)
         self.adopt: Callable[[np.ndarray, int], Any] = self._function("adopt", FASTCALL)
 
     def _function(self, name: str, flags: int) -> Any:
@@ -177,8 +181,8 @@ class NativeRuntime:
         ]
         offset = structs.Array.offset
         members = [
-            Member(b"aval", OBJECT, offset("aval"), 0, None),
-            Member(b"buffer", OBJECT, offset("buffer"), 0, None),
+            Member(b"aval", OBJECT, offset("aval"), READ_ONLY, None),
+            Member(b"buffer", OBJECT, offset("buffer"), READ_ONLY, None),
             Member(b"_sharding", OBJECT, offset("sharding"), 0, None),
             Member(b"__weaklistoffset__", SIZE, offset("weakrefs"), READ_ONLY, None),
         ]
@@ -190,10 +194,19 @@ class NativeRuntime:
             {slot: self.code.address(function) for slot, function in slots.items()},
             members,
             methods,
-            namespace=types.attributes(cls, frozenset((*_CONVERSIONS, *_METHODS))),
+            [self._getter(name, vars(cls)[name]) for name in _OF_THE_AVAL],
+            namespace=types.attributes(cls, frozenset((*_CONVERSIONS, *_METHODS, *_OF_THE_AVAL))),
         )
         self._point("array_type", made)
         return made
+
+    def _getter(self, name: str, documented: Any) -> types.Property:
+        """A property that reads an attribute of the aval."""
+        interned = sys.intern(name)
+        self.kept.append(interned)
+        doc = (documented.__doc__ or "").encode()
+        getter = self.code.address("attribute_of_aval")
+        return types.Property(name.encode(), getter, None, doc, id(interned))
 
     def connect(self, resolve: Callable[[Any], Any], deleted: Any) -> None:
         """What the array type needs of Python: who waits for memory, what a donated array holds."""

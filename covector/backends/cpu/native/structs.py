@@ -144,7 +144,6 @@ class Entry(Object):
     fallback: word
     is_method: word
     always: word  # records serve whatever the quiet word says
-    always: word
     index: Index
     state: word  # the Python object that owns the index
     dict: word

@@ -77,10 +77,8 @@ class Property(ctypes.Structure):
 def attribute_dictionary() -> Property:
     """`__dict__`, for a type that has a field for it."""
     api = ctypes.pythonapi
-    get, change = (
-        ctypes.cast(f, ctypes.c_void_p) for f in (api.PyObject_GenericGetDict, api.PyObject_GenericSetDict)
-    )
-    return Property(b"__dict__", get, change, None, None)
+    accessors = (api.PyObject_GenericGetDict, api.PyObject_GenericSetDict)
+    return Property(b"__dict__", *(ctypes.cast(f, ctypes.c_void_p) for f in accessors), None, None)
 
 
 class _Slot(ctypes.Structure):
