@@ -391,19 +391,19 @@ def atanh(dtype: str) -> Any:
 
 
 def _erfcx(t: Any, end: Any) -> Any:
-    x = 4 * (1 - t) / (1 + t) if t > -1 else mpf(end)
-    return mpmath.erfc(x) * mpmath.exp(x * x) * (x + 4)
+    x = 2 * (1 - t) / (1 + t) if t > -1 else mpf(end)
+    return mpmath.erfc(x) * mpmath.exp(x * x) * (x + 2)
 
 
 @entry
 def erfcx(dtype: str) -> Any:
-    """(x + 4) erfc(x) e**(x**2) as a function of t = 8 / (x + 4) - 1, as far as erfc x > 0.
+    """(x + 2) erfc(x) e**(x**2) as a function of t = 4 / (x + 2) - 1, as far as erfc x > 0.
 
     For float32, too, it is evaluated in float64.
     """
     end = pick(dtype, mpf("10.1"), mpf("27.3"))
-    low = 8 / (end + 4) - 1
-    terms = pick(dtype, 12, 24)
+    low = 4 / (end + 2) - 1
+    terms = pick(dtype, 12, 26)
     return fit(lambda t: _erfcx(t, end), (low, mpf(1)), terms, "float64")
 
 
@@ -415,12 +415,12 @@ def erfcx_slope(dtype: str) -> Any:
 
     def f(t: Any) -> Any:
         with mp.workdps(40):
-            x = 4 * (1 - t) / (1 + t)
+            x = 2 * (1 - t) / (1 + t)
             y = mpmath.erfc(x) * mpmath.exp(x * x)
-            # by dy/dx = 2 x y - 2 / sqrt(pi), dx/dt = -8 / (1 + t)**2, f = y (x + 4)
-            return -(x + 4) * (2 * x * y - 2 / mpmath.sqrt(mp.pi)) / y
+            # by dy/dx = 2 x y - 2 / sqrt(pi), dx/dt = -4 / (1 + t)**2, f = y (x + 2)
+            return -(x + 2) * (2 * x * y - 2 / mpmath.sqrt(mp.pi)) / y
 
-    return fit(f, (8 / mpf("31.3") - 1, mpf(1)), 4, dtype, lambda t: mpf(1))
+    return fit(f, (4 / mpf("29.3") - 1, mpf(1)), 4, dtype, lambda t: mpf(1))
 
 
 @entry

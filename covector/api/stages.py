@@ -7,11 +7,17 @@ from typing import Any
 from covector import tree
 from covector.api.arguments import avals_of, check_values
 from covector.api.arrays import as_array
+from covector.compiler.math.expand import expand_all
+from covector.ir.hlo_scalar import ELEMENTWISE
 from covector.ir.jaxpr import ClosedJaxpr
+from covector.ir.scalar import Expr
+from covector.ir.stablehlo import module_text
 from covector.runtime.backend import MemoryStats, backends
+from covector.transforms.tools import tools
 
 #: What `as_text` shows, in the order of the way of a program.
 STAGES = ("jaxpr", "stablehlo", "simplified", "kernels", "llvm", "assembly")
+_IN_STABLEHLO = frozenset(ELEMENTWISE)
 
 
 class Lowered:
@@ -52,6 +58,8 @@ class Lowered:
             raise ValueError(f"as_text: the stages are {', '.join(STAGES)}; got {dialect!r}")
         if stage == "jaxpr":
             return str(self.jaxpr)
+        if stage == "stablehlo":
+            return module_text(self.jaxpr, f"jit_{self._name}", tools, _in_stablehlo)
         return self._compiled().text(stage)
 
     def _compiled(self) -> Any:
@@ -63,6 +71,11 @@ class Lowered:
         """Machine code for these types."""
         del compiler_options
         return Compiled(self, self._compiled())
+
+
+def _in_stablehlo(node: Expr) -> Expr:
+    """A scalar operation that StableHLO lacks, by the compiler's own expansion."""
+    return expand_all([node], _IN_STABLEHLO)[0]
 
 
 class Compiled:

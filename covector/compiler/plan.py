@@ -11,7 +11,8 @@ from typing import Any, final
 
 from covector.compiler.loops.graph import Graph, Value, element_type, graph_of, literal
 from covector.compiler.loops.partition import Partition, Step
-from covector.compiler.loops.program import Buffer, Kernel, Statement, Store, Update
+from covector.compiler.loops.address import Accesses
+from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store, Update
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
 from covector.compiler.loops.lower import walk_deep
 from covector.compiler.math.evaluate import numpy_dtype
@@ -289,18 +290,40 @@ def in_place(kernel: Kernel, source: int, target: int) -> Kernel | None:
 
 
 def _same_place(body: Sequence[Statement], old: str, new: str) -> bool:
-    """Whether `old` is read only by statements that store to `new` at the very same index, one
-    such store a nest."""
-    for nest in body:
-        stores = [s for s in all_statements([nest]) if isinstance(s, Store) and s.buffer == new]
-        places = {s.index for s in stores}
-        for s in all_statements([nest]):
+    """Whether no element of `old` is read after the element of `new` at its place is stored.
+
+    So it is if each is read only where it is stored; or by rows: where the loops around fix the
+    same position of both, and a row of `old` is read before the row of `new` is written.
+    """
+    nests = [s for s in body if old in _touched([s]) or new in _touched([s])]
+    if len(nests) != 1:
+        return False
+    rows: list[str] = []
+    inner: Sequence[Statement] = nests
+    while len(inner) == 1 and isinstance(inner[0], For):
+        rows.append(inner[0].axis)
+        inner = inner[0].body
+    stores = [(k, s) for k, top in enumerate(inner) for s in all_statements([top])
+              if isinstance(s, (Store, Update)) and s.buffer == new]  # fmt: skip
+    if len(stores) != 1 or not isinstance(stores[0][1], Store):
+        return False
+    at, store = stores[0]
+    fixed = [d for d, i in enumerate(store.index) if [a for a, _ in i.terms] in [[r] for r in rows]]
+    if {a for d in fixed for a, _ in store.index[d].terms} != set(rows):
+        fixed = []
+    for k, top in enumerate(inner):
+        for s in all_statements([top]):
             for e in walk_deep(expressions(s)):
-                if e.op == "load" and e.extra[0] == old:
-                    inside = isinstance(s, (Store, Update)) and places == {e.extra[1]}
-                    if not inside or len(stores) != 1 or s is not stores[0]:
-                        return False
-    return len([1 for s in all_statements(body) if isinstance(s, Store) and s.buffer == new]) == 1
+                if e.op != "load" or e.extra[0] != old or (s is store and e.extra[1] == store.index):
+                    continue
+                same_row = fixed and all(e.extra[1][d] == store.index[d] for d in fixed)
+                if k >= at or not same_row:
+                    return False
+    return True
+
+
+def _touched(body: Sequence[Statement]) -> set[str]:
+    return {name for name, _ in Accesses(all_statements(body)).places}
 
 
 def _reordered(kernel: Kernel, arguments: list[Value], out: Value) -> list[Value]:

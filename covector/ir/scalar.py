@@ -180,9 +180,10 @@ def texts(roots: Sequence[Expr]) -> tuple[list[str], list[str]]:
         uses[e] = uses.get(e, 0) + 1
     text: dict[Expr, str] = {}
     definitions: list[str] = []
+    ends = {e for e in roots if uses[e] == 1}
     for e in order:
         line = _line(e, [text[a] for a in e.args])
-        if e.args and (uses[e] > 1 or len(line) > _LONG):
+        if e.args and e not in ends and (uses[e] > 1 or len(line) > _LONG):
             text[e] = f"%{len(definitions)}"
             definitions.append(f"{text[e]} = {line}")
         else:

@@ -62,7 +62,7 @@ def log10(x: Any, /) -> Any:
     3.0
     """
     (x,) = promote_inexact(*operands("log10", x))
-    return point.mul(point.log(x), ops.families.like(x, 1 / float(np.log(10))))
+    return point.mul(point.log(x), number(x, 1 / np.log(10)))
 
 
 def logaddexp(x1: Any, x2: Any, /) -> Any:

@@ -113,7 +113,7 @@ def lcm(x1: Any, x2: Any) -> Any:
     """
     x, y = _magnitudes("lcm", x1, x2)
     divisor = _gcd(x, y)
-    zero, one = number(divisor, 0), number(divisor, 1)
+    zero, one = (ops.families.like(divisor, v) for v in (0, 1))
     safe = convert.select(point.eq(divisor, zero), one, divisor)
     out = point.mul(x, point.div(y, safe))
     return convert.select(point.eq(divisor, zero), zero, out)
@@ -131,7 +131,7 @@ def _magnitudes(who: str, x1: Any, x2: Any) -> tuple[Any, Any]:
 
 def _gcd(x: Any, y: Any) -> Any:
     """Every step leaves (y, x mod y); where y is 0 already, x stays."""
-    zero, one = number(x, 0), number(x, 1)
+    zero, one = (ops.families.like(x, v) for v in (0, 1))
 
     def step(pair: tuple[Any, Any]) -> tuple[Any, Any]:
         x, y = pair

@@ -248,7 +248,7 @@ def cov(
     if weights is None:
         mean = _statistics.mean(x, 1, keepdims=True)
         freedom: Any = number(point.real(x) if convert.is_kind(x, np.complexfloating) else x,
-                              n - ddof)  # fmt: skip
+                              max(n - ddof, 0))  # fmt: skip
     else:
         total = ops.reduce.reduce_sum(weights, (0,))
         mean = _statistics.average(x, 1, weights, keepdims=True)

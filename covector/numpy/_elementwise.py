@@ -169,7 +169,7 @@ def _real(x: Any) -> Any:
 def _imag(x: Any) -> Any:
     if is_kind(x, np.complexfloating):
         return point.imag(x)
-    return ops.shape.broadcast_to(np.zeros((), typeof(x).dtype), typeof(x).shape)
+    return ops.shape.broadcast_to(array_operand("imag", ops.families.like(x, 0)), typeof(x).shape)
 
 
 def _conj(x: Any) -> Any:

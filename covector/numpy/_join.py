@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -381,7 +382,7 @@ def _split(who: str, ary: Any, indices_or_sections: Any, axis: int) -> list[Any]
         bounds = [0]
         for k in range(sections):
             bounds.append(bounds[-1] + each + (k < longer))
-    pairs = zip(bounds[:-1], bounds[1:], strict=True)
+    pairs = itertools.pairwise(bounds)
     if sorted(bounds) == bounds:
         return list(ops.shape.split(x, [b - a for a, b in pairs], axis))
     return [ops.shape.slice_along(x, axis, a, max(a, b)) for a, b in pairs]

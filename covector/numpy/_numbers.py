@@ -128,7 +128,7 @@ def angle(z: Any, deg: bool = False) -> Any:
         out = point.atan2(point.imag(z), point.real(z))
     else:
         (x,) = promote_inexact(z)
-        out = select(point.lt(x, number(x, 0)), number(x, np.pi), number(x, 0))
+        out = select(signbit(x), number(x, np.pi), number(x, 0))
         out = select(point.ne(x, x), x, out)
     return point.mul(out, like(out, 180 / np.pi)) if deg else out
 

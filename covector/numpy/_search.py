@@ -108,10 +108,10 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     index = dtypes.default_int()
     if not bins.size:
         return ops.shape.full(x.shape, 0, index)
-    sides = ("left", "right") if right else ("right", "left")
+    side = "left" if right else "right"
     method = method or "scan"
-    rising = searchsorted(bins, x, sides[0], method=method)
-    falling = searchsorted(ops.shape.rev(bins, (0,)), x, sides[1], method=method)
+    rising = searchsorted(bins, x, side, method=method)
+    falling = searchsorted(ops.shape.rev(bins, (0,)), x, side, method=method)
     falling = point.sub(index.type(bins.size), falling)
     ascending = _elementwise.greater_equal(getitem(bins, -1), getitem(bins, 0))
     return convert.select(ascending, rising, falling)

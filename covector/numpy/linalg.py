@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -299,13 +300,16 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
     if len(parts) < 2:
         raise ValueError(f"multi_dot requires at least two arrays; got len(arrays)={len(parts)}")
     shapes = [x.shape for x in parts]
-    if any(len(s) != 2 for s in shapes[1:-1]) or not {len(shapes[0]), len(shapes[-1])} <= {1, 2}:
-        raise ValueError("multi_dot: input arrays must be two-dimensional, except for the first "
-                         f"and last array which may be 1 or 2 dimensional; got {shapes}")  # fmt: skip
+    ends = {len(shapes[0]), len(shapes[-1])}
+    if any(len(s) != 2 for s in shapes[1:-1]) or not ends <= {1, 2}:
+        raise ValueError(
+            "multi_dot: input arrays must be two-dimensional, except for the first and last array "
+            f"which may be 1 or 2 dimensional; got {shapes}"
+        )
     sizes = [shapes[0][0] if len(shapes[0]) == 2 else 1, *(s[0] for s in shapes[1:])]
     sizes[1] = shapes[0][-1]
     sizes.append(shapes[-1][1] if len(shapes[-1]) == 2 else 1)
-    for k, (left, right) in enumerate(zip(shapes[:-1], shapes[1:], strict=True)):
+    for k, (left, right) in enumerate(itertools.pairwise(shapes)):
         if left[-1] != right[0]:
             raise ValueError(
                 f"multi_dot: last dimension of array {k} must match first dimension of array "

@@ -30,6 +30,7 @@ class While(Op):
     body_nconsts: int
 
     transpose = Absent("not linear")
+    decompose = Absent("call")
 
     def result(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         """The types of the carry."""

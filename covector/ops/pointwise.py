@@ -66,6 +66,7 @@ from covector.ops.elementary import (
     tan,
     tanh,
 )
+from covector.ops.fused import fma
 from covector.ops.power import cbrt, integer_pow, pow_, rsqrt, sqrt, square
 from covector.ops.select import clamp, select_n
 from covector.ops.special import bessel_i0e, bessel_i1e, digamma, erf, erf_inv, erfc, lgamma
@@ -103,6 +104,7 @@ __all__ = [
     "exp2",
     "expm1",
     "floor",
+    "fma",
     "ge",
     "gt",
     "imag",

@@ -10,6 +10,7 @@ from covector import dtypes, ops
 from covector.ir.values import typeof
 from covector.ops.arithmetic import abs_, add, mul, neg, reciprocal, sign, sub, where
 from covector.ops.elementary import exp
+from covector.ops.erf_inverse import erf_inv_numpy
 from covector.ops.families import like, scale, scipy_special, unary, wide
 
 TWO_OVER_SQRT_PI = 1.1283791670955126
@@ -39,7 +40,7 @@ erfc = unary(
 erf_inv = unary(
     "erf_inv",
     "f",
-    wide(scipy_special("erfinv")),
+    erf_inv_numpy,
     lambda t, y, x: scale(t, mul(like(x, HALF_SQRT_PI), exp(mul(y, y)))),
     hlo="chlo.erf_inv",
     domain=(-0.9, 0.9),

@@ -463,11 +463,15 @@ else:
 _SMALL: Final = 4096
 
 
+def keep(source: np.ndarray) -> Any:
+    """A buffer of the memory of `source`: dense, aligned, and written to by nobody any more."""
+    return _keep(source.view(np.ndarray), source.nbytes)
+
+
 def take(source: np.ndarray) -> Any:
     """A buffer of the memory of `source`, which is given away; a copy if it is not as wanted."""
-    if source.nbytes < _SMALL or not source.flags.c_contiguous or source.ctypes.data % ALIGNMENT:
-        return copy_in(source)
-    return _keep(source.view(np.ndarray), source.nbytes)
+    aligned = source.flags.c_contiguous and source.ctypes.data % ALIGNMENT == 0
+    return keep(source) if aligned and source.nbytes >= _SMALL else copy_in(source)
 
 
 def from_numpy(x: Any, aval: ShapedArray | None = None, *, give: bool = False) -> Array:

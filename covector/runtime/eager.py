@@ -152,6 +152,9 @@ class EagerFunction:
     def __repr__(self) -> str:
         return f"<function {getattr(self, '__qualname__', '?')}>"
 
+    def __reduce__(self) -> str:
+        return self.__qualname__  # pickled by name, as functions are
+
 
 def eager(
     fun: Callable[..., Any] | None = None, *, arrays: int = 1, named: Collection[str] = ()

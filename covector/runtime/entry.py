@@ -183,7 +183,7 @@ def callable_class(cls: type) -> Any:
 
 def _call_in_python(self: Any, /, *args: Any, **names: Any) -> Any:
     table = self.__dict__.get("_table")
-    if table is not None and (quiet.value == 0 or self.__dict__.get("always")):
+    if table is not None and (quiet.value == 0 or not self.follows_options):
         found = table.find(args, names)
         if found is not None:
             return _run_record(*found)
@@ -281,7 +281,6 @@ class _Direct:
 
     def __init__(self, compiled: Any) -> None:
         self.compiled = compiled
-        self.always = 1  # whoever runs an executable stands below every trace
 
     def fallback(self, *args: Any) -> list[Array]:
         """Whatever is not as the record wants it: see `Compiled.run_slowly`."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from covector.dtypes import ExtendedDType
 from covector.ir.avals import ShapedArray
 from covector.runtime import array as arrays
 from covector.runtime.array import Array, from_numpy
@@ -167,6 +168,8 @@ def to_dlpack(
         raise BufferError(f"__dlpack__: arrays on the CPU have no stream; got stream={stream!r}")
     if dl_device is not None and (int(dl_device[0]), int(dl_device[1])) != (_CPU, 0):
         raise BufferError(f"__dlpack__: the array is on the CPU; got dl_device={dl_device}")
+    if isinstance(x.dtype, ExtendedDType):
+        raise BufferError(f"DLPack has no type for elements of dtype {x.dtype}")
     view = arrays.host(x)
     memory = np.array(view) if copy else view
     versioned = max_version is not None and max_version[0] >= 1
@@ -182,14 +185,15 @@ class _Import:
     __slots__ = ("address", "deleter", "interface")
 
     def __init__(self, capsule: Any) -> None:
+        self.deleter = 0  # nothing is ours yet
         versioned = bool(_is_valid(capsule, b"dltensor_versioned"))
         name = b"dltensor_versioned" if versioned else b"dltensor"
         if not _is_valid(capsule, name):
             raise TypeError(f"from_dlpack: a capsule that nobody consumed is wanted; got {capsule}")
         self.address = address = _pointer(capsule, name)
         managed = (_Versioned if versioned else _Managed).from_address(address)
-        self.deleter = managed.deleter
         self.interface = _interface(managed.tensor)
+        self.deleter = managed.deleter
         # From here on the tensor is ours; the name must outlive the capsule, so it is a constant.
         _rename(capsule, _USED_VERSIONED if versioned else _USED)
 
@@ -255,7 +259,7 @@ def from_dlpack(external: Any, device: Any = None, copy: bool | None = None) -> 
         )
     aval = ShapedArray(shape, dtype)
     keep = shares and not copy
-    return arrays.wrap(aval, arrays.take(elements) if keep else arrays.copy_in(elements))
+    return arrays.wrap(aval, arrays.keep(elements) if keep else arrays.copy_in(elements))
 
 
 def _capsule_of(external: Any) -> Any:

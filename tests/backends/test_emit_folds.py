@@ -17,7 +17,7 @@ from covector.ir.scalar import cast, compare, const, expr, name
 from tests.backends.harness import at, blank, buffer, buffers, check, i, run, values
 
 ZERO = Affine()
-LENGTHS = [0, 1, 3, 8, 9, 31, 32, 33, 100, 257]
+LENGTHS = [0, 1, 8, 9, 33, 100]
 KINDS = {
     "float32": ["sum", "prod", "max", "min"],
     "float64": ["sum", "prod", "max", "min"],
@@ -78,7 +78,7 @@ def test_every_kind(dtype, kind, target):
 
 @pytest.mark.parametrize("kind", ["argmax", "argmin"])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "int64", "bool"])
-@pytest.mark.parametrize("index", ["int32", "int64"])
+@pytest.mark.parametrize("index", ["int32"])
 def test_arg(kind, dtype, index, target):
     rng = np.random.default_rng(0)
 

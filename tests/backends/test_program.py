@@ -85,6 +85,19 @@ def test_copy_and_symbols():
     np.testing.assert_array_equal(out, x + y)
 
 
+def test_lone_kernel_needs_no_driver():
+    n = 21
+    x, kernel = values([n], "float32"), scale(n, 2.0)
+    slots = [slot([n], "float32", "in"), slot([n], "float32", "out")]
+    code = compile_program(Program("p", slots, [0], [1], [KernelCall(0, [0, 1])], [kernel]))
+    driven = compile_program(Program("p", slots, [0], [1], [KernelCall(0, [0, 1])] * 2, [kernel]))
+    assert code.code_bytes < driven.code_bytes
+    for c in (code, load_program(code.bundle), driven):
+        out = blank([n], "float32")
+        run_program(c, [x], [out])
+        np.testing.assert_array_equal(out, x * np.float32(2))
+
+
 def test_damaged_bundles_are_refused():
     code = compile_program(Program("p", [], [], [], [], []))
     assert load_program(code.bundle) is not None

@@ -23,7 +23,7 @@ from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.link import CompiledModule, link
 from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import Kernel
-from covector.compiler.program import Program
+from covector.compiler.program import KernelCall, Program
 
 _lock = threading.Lock()
 _images: Final[OrderedDict[str, bytes]] = OrderedDict()
@@ -55,8 +55,8 @@ class CompiledProgram:
 
     def __init__(self, bundle: bytes, table: dict[str, Any], images: list[bytes]) -> None:
         symbols = library.resolve(table["imports"])
-        self._module = link(images, [ENTRY], symbols)
-        self.address = self._module.address(ENTRY)
+        self._module = link(images, [table["entry"]], symbols)
+        self.address = self._module.address(table["entry"])
         self.arena: int = table["arena"]
         self.meta: Any = table["meta"]
         self.bundle = bundle
@@ -85,13 +85,28 @@ def compile_program(
 ) -> CompiledProgram:
     """Machine code of a planned program.  `meta`: plain data to travel in its bundle."""
     target = target or host()
+    table: dict[str, Any] = {"arena": program.arena, "imports": [], "meta": meta, "entry": ENTRY}
+    if is_lone_kernel(program):
+        (kernel,) = program.kernels
+        table["entry"] = kernel_name(kernel, target)
+        images = [image(kernel, table["entry"], target)]
+        return CompiledProgram(_packed(table, images), table, images)
     driver = Driver(program, target, lambda kernel: kernel_name(kernel, target))
     function, declared = driver.text()
     images = [assemble(module_text(target, [function], declared), target)]
     images += [image(kernel, name, target) for name, kernel in driver.kernels.items()]
     images += [_object(code_key(name, target), make, target) for name, make in driver.codes.items()]
-    table = {"arena": program.arena, "imports": list(driver.imported), "meta": meta}
+    table["imports"] = list(driver.imported)
     return CompiledProgram(_packed(table, images), table, images)
+
+
+def is_lone_kernel(program: Program) -> bool:
+    """Whether one kernel, given the program's own pointers, is all of the program: no driver."""
+    if len(program.steps) != 1 or len(program.kernels) != 1:
+        return False
+    (step,) = program.steps
+    given = (*program.inputs, *program.outputs)
+    return isinstance(step, KernelCall) and not step.symbols and step.slots == given
 
 
 def load_program(bundle: bytes) -> CompiledProgram | None:

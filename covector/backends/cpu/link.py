@@ -14,6 +14,13 @@ import llvmlite.binding as llvm
 
 from covector.backends.cpu.target import Target, host
 
+#: Functions of the C library that code may call: the heap, and what LLVM falls back on.
+HELPERS: Final = (
+    "malloc", "free", "memcpy", "memset", "memmove", "bzero", "fma", "fmaf", "fmod", "fmodf",
+    "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf", "round", "roundeven",
+    "roundevenf",
+)  # fmt: skip
+
 _lock = threading.Lock()
 _count = itertools.count()
 _state: Final[dict[str, Any]] = {}
@@ -78,9 +85,7 @@ def _runtime() -> dict[str, int]:
     if "runtime" not in _state:
         library = _c_library()
         found = {}
-        for name in ("malloc", "free", "memcpy", "memset", "memmove", "fma", "fmaf", "fmod",
-                     "fmodf", "floorf", "floor", "ceilf", "ceil", "truncf", "trunc", "roundf",
-                     "round", "roundeven", "roundevenf"):  # fmt: skip
+        for name in HELPERS:
             function = getattr(library, name, None)
             if function is not None:
                 found[name] = ctypes.cast(function, ctypes.c_void_p).value

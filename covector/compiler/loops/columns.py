@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import final
 
 from covector.compiler.loops.interpret import identity
+from covector.compiler.loops.place import COST
 from covector.compiler.loops.program import (
     Buffer,
     Fold,
@@ -30,21 +31,21 @@ from covector.compiler.loops.program import (
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
 from covector.compiler.math.evaluate import numpy_dtype
 from covector.ir.index import ZERO, Affine, affine
-from covector.ir.scalar import Expr, compare, const, expr, load, name, select
+from covector.ir.scalar import Expr, compare, const, load, name, select, walk
 
 #: Columns of a panel: at most, and at least (a cache line of floats).
 WIDEST, NARROWEST = 512, 16
 #: What a panel keeps should stay in L2.
 PANEL_BYTES = 192 * 1024
 #: Rows combined in registers before a scratch row of accumulators is touched, if they are cheap.
-ROWS = 8
+ROWS, LIGHT = 8, 6
 
 
 def panels(kernel: Kernel, loop: For) -> list[Statement]:
     """What stands for `loop` (constant bounds, a body of folds, scans, loops and stores); new
     scratch is added to the kernel's buffers."""
     extent = loop.high.const - loop.low.const
-    width = _width(kernel, loop, extent)
+    width = panel_width(kernel, loop, extent)
     rows = _Panel(kernel, loop, width)
     count, rest = divmod(extent, width)
     out: list[Statement] = []
@@ -61,7 +62,7 @@ def panels(kernel: Kernel, loop: For) -> list[Statement]:
     return out
 
 
-def _width(kernel: Kernel, loop: For, extent: int) -> int:
+def panel_width(kernel: Kernel, loop: For, extent: int) -> int:
     """Columns of a panel: what it keeps fits in L2; panels are about equal."""
     per_column = 8
     for b in _written(kernel, loop):
@@ -227,17 +228,6 @@ class _Panel:
 
 def _light(body: Sequence[Statement]) -> bool:
     """Whether the statements do no more than a few operations a column."""
-    nodes = {e: None for s in body for root in expressions(s) for e in _nodes(root)}
-    return len(nodes) <= 6
+    nodes = walk(*(root for s in body for root in expressions(s)))
+    return sum(COST.get(e.op, 1) for e in nodes) <= LIGHT
 
-
-def _nodes(root: Expr) -> list[Expr]:
-    out, stack = [], [root]
-    while stack and len(out) < 16:
-        e = stack.pop()
-        out.append(e)
-        stack.extend(e.args)
-    return out
-
-
-_ = expr

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from covector.compiler.loops.address import Accesses
-from covector.compiler.loops.columns import panels
+from covector.compiler.loops.columns import panel_width, panels
 from covector.compiler.loops.lower import walk_deep
 from covector.compiler.loops.place import COST
 from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
@@ -25,6 +25,8 @@ LONG = 16
 CHEAP = 10
 #: Beyond this cost of an element, unrolling only makes code longer.
 DEAR = 40
+#: Columns that a panel needs for its rows to be read as streams.
+STREAM = 64
 #: Both axes of a transposed tile are at least this long.
 TILE = 16
 
@@ -35,6 +37,20 @@ def choose_lanes(kernel: Kernel) -> Kernel:
     for s in kernel.body:
         _spread(kernel, s)
     return kernel
+
+
+def crowded(kernel: Kernel) -> bool:
+    """Whether rows of scratch are so long that panels of columns would be too narrow to stream:
+    computing the values again is faster then."""
+    if not any(b.home == "scratch" for b in kernel.buffers.values()):
+        return False
+    for s in all_statements(kernel.body):
+        if isinstance(s, For):
+            inner = [t for t in all_statements(s.body) if isinstance(t, (For, Fold, Scan))]
+            if inner and _outer(kernel, s, inner) == "panels":
+                extent = s.high.const - s.low.const
+                return panel_width(kernel, s, extent) < min(STREAM, extent)
+    return False
 
 
 def _body(kernel: Kernel, body: Sequence[Statement], lanes: bool) -> list[Statement]:
@@ -67,6 +83,7 @@ def _loop(kernel: Kernel, s: For) -> list[Statement]:
         return panels(kernel, s)
     if choice == "lanes":
         s.mode = "vector"
+        s.unroll = 4 if _cost(s.body) < DEAR and not any(isinstance(t, For) for t in inner) else 1
     s.body = _body(kernel, s.body, choice == "lanes")
     return [s]
 
@@ -108,6 +125,9 @@ def _outer(kernel: Kernel, s: For, inner: Sequence[Statement]) -> str:
     along = {a for t in folds for a, _, _ in _loops(t)}
     if any(mine <= strides.vote(a) for a in along):
         return ""
+    pairs = any(len(r.names) > 1 for t in folds if isinstance(t, Fold) for r in t.results)
+    if pairs and not scratch:  # choosing both of a pair in memory is slower than in registers
+        return "lanes"
     known = (s.high - s.low).constant
     long = max((n for n in extents if n is not None), default=0) >= LONG
     if known is not None and known >= SHORT and None not in extents and (long or scratch):

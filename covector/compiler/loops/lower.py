@@ -12,7 +12,7 @@ from typing import Any, final
 
 from covector.compiler.loops.graph import Node, Value
 from covector.ir.index import ZERO, Affine, Data, Quotient, affine
-from covector.ir.scalar import Expr, cast, expr, walk
+from covector.ir.scalar import INDEX, Expr, cast, expr, walk
 
 #: Element types whose sums and products are accumulated in another one.
 WIDER = {"float16": "float32", "bfloat16": "float32"}
@@ -178,19 +178,22 @@ class Lowering:
     """The expressions of one domain; see the module's text.
 
     in_memory: values to load (inputs and buffers).  scratch: decisions for this domain.
+    recompute: row-local scratch is not to be used (see `columns.crowded`).
     """
 
     __slots__ = (
         "ask", "asked", "box", "deep", "domain", "done", "factors", "fold_axes", "folds", "in_memory",
-        "own", "ranges", "root_index", "said", "scratch", "targets",
+        "own", "ranges", "recompute", "root_index", "said", "scratch", "targets",
     )  # fmt: skip
 
     def __init__(
         self,
         domain: Domain,
         in_memory: Callable[[Value], bool],
-        factors: dict[tuple[str, ...], tuple[int, int]] | None = None,
+        factors: dict[str, int] | None = None,
+        recompute: bool = False,
     ) -> None:
+        self.recompute = recompute
         self.domain, self.in_memory = domain, in_memory
         self.factors = factors or {}
         self.own = {a: k for k, (a, _, _) in enumerate(domain.axes)}
@@ -444,6 +447,11 @@ def _factored(
     return [*outer, *inner], at * m + rest
 
 
+def _narrow_index(e: Expr) -> Expr | None:
+    """A loop index as an int32, if `e` is one."""
+    return expr("index", "int32", extra=e.extra) if e.op == "index" else None
+
+
 def data_of(i: Affine) -> list[Expr]:
     """The expressions of the data-dependent atoms in `i`."""
     out: list[Expr] = []
@@ -500,6 +508,10 @@ class Asking:
         given = tuple(v.dtype for v in values)
         if not loops and init is None:
             return values if pair else values[0]
+        if pair and given[1] == INDEX and all(not h.terms and h.const < 1 << 31 for _, _, h in loops):
+            small = _narrow_index(values[1])  # half the lanes of an int64 go to waste
+            if small is not None:
+                values = (values[0], small)
         wide = WIDER.get(given[0]) if kind in ("sum", "prod") else None
         if wide:
             values = (cast(values[0], wide),)
@@ -512,7 +524,7 @@ class Asking:
             expr("name", d, extra=FoldResult(ref, k)) for k, d in enumerate(ref.dtypes)
         )
         if pair:
-            return ref.names
+            return ref.names[0], cast(ref.names[1], given[1])
         return cast(ref.names[0], given[0])
 
     def piece(self, i: Any, lengths: Sequence[Any]) -> tuple[int, Affine]:

@@ -216,6 +216,10 @@ def _worth(
     passes: Sequence[Pass],
 ) -> bool:
     """Whether computing `value` wherever it is asked for costs more than memory for it."""
+    if low.recompute:  # only what one pass asks for at several places
+        asked = max(
+            ({a: None for a in asked if a[0] == k} for k in {k for k, _ in asked}), key=len
+        )
     again = max(cost[leaf] for _, leaf in asked)
     if len(asked) == 1 and again <= READ_COST:
         return False

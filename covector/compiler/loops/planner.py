@@ -14,7 +14,7 @@ from covector.compiler.loops.address import (
     quotients,
 )
 from covector.compiler.loops.graph import Value
-from covector.compiler.loops.lanes import choose_lanes
+from covector.compiler.loops.lanes import choose_lanes, crowded
 from covector.compiler.loops.lower import (
     Apart,
     Domain,
@@ -60,7 +60,7 @@ def root_index(root: Value, first: Value, domain: Domain) -> tuple[Affine, ...]:
 
 
 def lower_group(
-    group: Group, in_memory: Callable[[Value], bool], name: str
+    group: Group, in_memory: Callable[[Value], bool], name: str, recompute: bool = False
 ) -> tuple[Kernel, list[Value]]:
     """The kernel that stores `group.roots`.  Raises MustBuffer and Apart."""
     first = group.roots[0]
@@ -73,7 +73,7 @@ def lower_group(
         if not work:
             break
         domain = work.pop(0)
-        low = Lowering(domain, in_memory, factors)
+        low = Lowering(domain, in_memory, factors, recompute)
         roots = [(r, root_index(r, first, domain)) for r in group.roots]
         try:
             settled = settle(roots, low)
@@ -105,7 +105,10 @@ def lower_group(
         )
     kernel, values = make_kernel(name, body)
     names = dict(zip(values, (n for n, b in kernel.buffers.items() if b.home != "scratch"), strict=True))
-    return choose_lanes(collapse(kernel, [names[v] for v in flat])), values
+    kernel = collapse(kernel, [names[v] for v in flat])
+    if not recompute and crowded(kernel):
+        return lower_group(group, in_memory, name, recompute=True)
+    return choose_lanes(kernel), values
 
 
 def _shapes(nest: Sequence[Statement]) -> dict[Any, tuple[Affine, ...]]:

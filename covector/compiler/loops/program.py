@@ -152,7 +152,8 @@ class Fold(Statement):
 
     def lines(self, pad: str) -> list[str]:
         def loop(axis: str, low: Affine, high: Affine) -> str:
-            mark = f":vector*{self.unroll}" if axis == self.vector else ""
+            times = "" if self.unroll == 1 else f"*{self.unroll}"
+            mark = f":vector{times}" if axis == self.vector else ""
             return f"{axis}{mark} in {low} .. {high}"
 
         head = f"{pad}fold {', '.join(loop(*item) for item in self.loops)}"
@@ -233,7 +234,8 @@ class For(Statement):
         self.mode, self.unroll = mode, unroll
 
     def lines(self, pad: str) -> list[str]:
-        mark = "" if self.mode == "serial" and self.unroll == 1 else f":{self.mode}*{self.unroll}"
+        mark = "" if self.mode == "serial" and self.unroll == 1 else f":{self.mode}"
+        mark += "" if self.unroll == 1 else f"*{self.unroll}"
         return [
             f"{pad}for {self.axis}{mark} in {self.low} .. {self.high}",
             *(line for s in self.body for line in s.lines(pad + "    ")),

@@ -40,7 +40,7 @@ def erf(x: Expr) -> Expr:
 
 
 def erfc(x: Expr) -> Expr:
-    """e**(-a**2) R / (a + 4) for a = |x|, a polynomial R in 8 / (a + 4) - 1; 2 less that for x < 0.
+    """e**(-a**2) R / (a + 2) for a = |x|, a polynomial R in 4 / (a + 2) - 1; 2 less that for x < 0.
 
     After M. Shepherd, J. Laframboise, "Chebyshev approximation of (1 + 2x) exp(x**2) erfc x in
     0 <= x < inf", Math. Comp. 36, 1981.
@@ -54,8 +54,8 @@ def erfc(x: Expr) -> Expr:
 def _erfc_of_single(a: Expr) -> Expr:
     """In float64, where a**2 is exact and a float32's denormals are normal."""
     a = cast(a, "float64")
-    q = div(1.0, a + 4.0)
-    r = horner(fma(q, 8.0, -1.0), coefficients.ERFCX["float32"])
+    q = div(1.0, a + 2.0)
+    r = horner(fma(q, 4.0, -1.0), coefficients.ERFCX["float32"])
     y = a * a * (-1 / math.log(2))
     n, bits = round_by_magic(y, 1.0)
     p = horner(y - n, coefficients.EXP2_SHORT["float64"])
@@ -63,12 +63,12 @@ def _erfc_of_single(a: Expr) -> Expr:
 
 
 def _erfc_of_double(a: Expr) -> Expr:
-    """With first-order corrections, inside the exponent, of what a**2 and 1 / (a + 4) lost."""
+    """With first-order corrections, inside the exponent, of what a**2 and 1 / (a + 2) lost."""
     f = F64
-    d = a + 4.0
+    d = a + 2.0
     q = div(1.0, d)
-    lost = fma(-q, a - (d - 4.0), fma(-q, d, 1.0))
-    t = q * 8.0 - 1.0
+    lost = fma(-q, a - (d - 2.0), fma(-q, d, 1.0))
+    t = q * 4.0 - 1.0
     first, *others = coefficients.ERFCX[f.dtype]
     h = horner(t, others)
     r = fma(t, h, first)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from covector.compiler.math import (
+    erf_inverse,
     exponential,
     inverse_trigonometry,
     logarithm,
@@ -53,6 +54,7 @@ FLOAT_RULES: Final[dict[str, Rule]] = {
     "rsqrt": power.rsqrt,
     "pow": power.pow,
     "cbrt": power.cbrt,
+    "erf_inv": erf_inverse.erf_inv,
 }
 #: On integers.
 INTEGER_RULES: Final[dict[str, Rule]] = {}

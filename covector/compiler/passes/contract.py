@@ -1,11 +1,13 @@
-"""Contractions: transposes of an operand become part of the dimension numbers."""
+"""Contractions: transposes of an operand become part of the dimension numbers; one of the result
+that exchanges its two parts exchanges the operands."""
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from covector.compiler.passes.rewrite import Writer
-from covector.ir.jaxpr import Equation, Jaxpr
+from covector.ir.jaxpr import Equation, Jaxpr, Var
 
 
 def absorb_transposes(jaxpr: Jaxpr) -> Jaxpr:
@@ -13,17 +15,40 @@ def absorb_transposes(jaxpr: Jaxpr) -> Jaxpr:
     that keeps the order of the result's axes."""
     out = Writer()
     transposed: dict[Any, Equation] = {}
+    dots: dict[Any, Equation] = {}
+    uses = Counter(v for e in jaxpr.eqns for v in e.invars if isinstance(v, Var))
+    uses.update(v for v in jaxpr.outvars if isinstance(v, Var))
     for eqn in jaxpr.eqns:
         invars = out.reads(eqn.invars)
         if eqn.op.name == "transpose":
+            source = eqn.invars[0]
+            swapped = _exchanged(eqn, dots[source]) if source in dots else None
+            if swapped is not None and uses[source] == 1:
+                out.eqns.append(swapped)
+                continue
             transposed[eqn.outvars[0]] = eqn
         elif eqn.op.name == "dot_general":
-            new = _absorbed(eqn, invars, transposed)
-            if new is not None:
-                out.eqns.append(new)
-                continue
+            new = _absorbed(eqn, invars, transposed) or eqn.replace(invars=invars)
+            dots[eqn.outvars[0]] = new
+            out.eqns.append(new)
+            continue
         out.copy(eqn, invars)
     return out.finish(jaxpr)
+
+
+def _exchanged(eqn: Equation, dot: Equation) -> Equation | None:
+    """The contraction that gives the transposed result at once, if its order of axes is one that
+    exchanging the operands gives."""
+    contract, batch = dot.op.params["dimension_numbers"]
+    count = len(batch[0])
+    left = dot.invars[0].aval.ndim - count - len(contract[0])
+    rank = dot.outvars[0].aval.ndim
+    order = (*range(count), *range(count + left, rank), *range(count, count + left))
+    if eqn.op.params["permutation"] != order:
+        return None
+    numbers = (contract[::-1], batch[::-1])
+    op = dot.op.with_params(dimension_numbers=numbers)
+    return dot.replace(op=op, invars=dot.invars[::-1], outvars=eqn.outvars)
 
 
 def _absorbed(eqn: Equation, invars: list[Any], transposed: dict[Any, Equation]) -> Equation | None:

@@ -124,6 +124,12 @@ class _Sum:
             lift = lambda s: self.b.int(s) if isinstance(s, int) else s  # noqa: E731
             self.step = self.b.add(lift(self.step), lift(step))
 
+    @property
+    def stretch(self) -> int:
+        """The step of an index (not of an address: those may have run-time strides)."""
+        assert isinstance(self.step, int)
+        return self.step
+
     def scalar(self) -> Value:
         """The sum of what is not along the lanes."""
         total = self.b.int(0)
@@ -196,8 +202,8 @@ def whole_index(nest: Nest, index: Affine, env: Env, to: Element) -> Value:
     total = _sum(nest, env, index)
     type = to.register if to.group in "su" else I64
     value = b.cast("trunc", total.scalar(), type)
-    if total.step != 0:
-        steps = tuple(total.step * n for n in range(env.lanes))  # indices have constant steps
+    if total.stretch:
+        steps = tuple(total.stretch * n for n in range(env.lanes))
         value = b.add(b.splat(value, env.lanes), b.const(steps, type.of(env.lanes)))
     if total.vector is not None:
         value = b.add(value, b.cast("trunc", total.vector, type))
@@ -219,18 +225,18 @@ def _quotient(nest: Nest, q: Quotient, env: Env) -> Value:
     b, lanes = nest.b, env.lanes
     total = _sum(nest, env, q.index)
     base, n = total.scalar(), b.int(q.n)
-    if total.vector is not None or (total.step != 0 and total.step < 0):
+    if total.vector is not None or total.stretch < 0:
         whole = total.vector if total.vector is not None else b.int(0)
-        steps = b.const(tuple(total.step * k for k in range(lanes)), I64.of(lanes))
+        steps = b.const(tuple(total.stretch * k for k in range(lanes)), I64.of(lanes))
         whole = b.add(b.add(whole, steps), base)
         return b.bin("udiv" if q.kind == "div" else "urem", whole, n)
     div, mod = _scalar_divmod(b, base, q.n)
-    if total.step == 0:
+    if total.stretch == 0:
         return div if q.kind == "div" else mod
     # Only the remainder of lane 0 plus a few steps is left to divide: 32 bits, or a comparison.
-    reach = total.step * (lanes - 1)
+    reach = total.stretch * (lanes - 1)
     type = I32 if q.n + reach < 1 << 31 else I64
-    steps = b.const(tuple(total.step * k for k in range(lanes)), type.of(lanes))
+    steps = b.const(tuple(total.stretch * k for k in range(lanes)), type.of(lanes))
     rest = b.add(b.cast("trunc", mod, type), steps)
     limit = b.const(q.n, type.of(lanes))
     if reach < q.n:

@@ -218,6 +218,7 @@ class _Fold:
     ) -> list[Value]:
         outer = [env for (env,) in groups]
         harmless = overlap_is_harmless(self.s.stores)
+        assert self.s.vector is not None
         for phase in phases(self.nest, self.s.vector, low, high, self.width, harmless):
             body = self._phase_body(j, phase, outer)
             if phase.lanes == 1:
@@ -330,6 +331,7 @@ def _update_one(nest: Nest, s: Update, c: Combiner, new: Values, env: Env) -> No
     new = (b.splat(new[0], env.lanes),)
     if env.mask is not None:
         new = (b.select(env.mask, new[0], c.start(b, env.lanes)[0]),)
+    assert env.vector is not None
     one = env.spread(env.vector, *env.axes[env.vector], 1)
     one.names.update(env.names)
     _write_back(nest, s, c, c.across(b, new), one)

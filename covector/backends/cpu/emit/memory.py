@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.emit.access import offset, pure, read
@@ -71,17 +72,17 @@ def _strided(nest: Nest, memory: Memory, pointer: Value, step: int, lanes: int) 
     span = abs(step) * (lanes - 1) + 1
     low = pointer if step > 0 else offset(nest, memory, pointer, step * (lanes - 1))
     starts = [*range(0, span - lanes, lanes), span - lanes]
-    total, known = None, {}  # lane of the result -> lane of the vector that has it so far
-    for start in starts:
-        vector = read(nest, memory, offset(nest, memory, low, start), lanes)
+    vectors = [read(nest, memory, offset(nest, memory, low, start), lanes) for start in starts]
+    total, known = vectors[0], {}  # lane of the result -> lane of the vector that has it so far
+    for start, vector in zip(starts, vectors, strict=True):
         here = {
             n: at - start
             for n, at in ((n, n * step if step > 0 else (n - lanes + 1) * step)
                           for n in range(lanes))
             if n not in known and 0 <= at - start < lanes
         }  # fmt: skip
-        if total is None:
-            total, known = vector, here
+        if vector is total:
+            known = here
             continue
         mask = [known[n] if n in known else lanes + here[n] if n in here else -1
                 for n in range(lanes)]  # fmt: skip
@@ -94,8 +95,9 @@ def _strided(nest: Nest, memory: Memory, pointer: Value, step: int, lanes: int) 
 
 def _each(nest: Nest, memory: Memory, place: Place, lanes: int) -> Value:
     """One load a lane, with a common step."""
-    vector = None
-    for n, pointer in enumerate(lane_pointers(nest, memory, place, lanes)):
+    first, *others = lane_pointers(nest, memory, place, lanes)
+    vector = nest.b.insert(None, read(nest, memory, first, 1), 0, lanes)
+    for n, pointer in enumerate(others, 1):
         vector = nest.b.insert(vector, read(nest, memory, pointer, 1), n, lanes)
     return vector
 
@@ -147,14 +149,14 @@ def store(
     mask = env.mask
     if where is not None:
         mask = b.splat(where, lanes) if mask is None else b.bin("and", mask, where)
-    constant = place.offsets is None and isinstance(place.step, int)
-    if constant and place.step == 0:
+    step = place.step if place.offsets is None and isinstance(place.step, int) else None
+    if step == 0:
         _store_one(nest, memory, place, value, mask, env)
         return
     value = b.splat(value, lanes)
-    if constant and place.step in (1, -1):
+    if step in (1, -1):
         pointer = place.pointer
-        if place.step < 0:
+        if step < 0:
             pointer = offset(nest, memory, pointer, 1 - lanes)
             value = b.shuffle(value, None, range(lanes - 1, -1, -1))
             mask = None if mask is None else b.shuffle(mask, None, range(lanes - 1, -1, -1))
@@ -191,11 +193,16 @@ def write_one(nest: Nest, memory: Memory, pointer: Value, value: Value) -> None:
     nest.b.effect("store", value.type, (value, pointer), memory.align)
 
 
-def _guarded(nest: Nest, condition: Value | None, write: object) -> None:
+def _guarded(nest: Nest, condition: Value | None, write: Callable[[], object]) -> None:
     if condition is None:
         write()
     else:
-        nest.b.branch(condition, lambda: write() or [])
+
+        def body() -> list[Value]:
+            write()
+            return []
+
+        nest.b.branch(condition, body)
 
 
 def store_parts(

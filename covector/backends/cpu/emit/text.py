@@ -69,7 +69,7 @@ def _extract(v: Value) -> str:
 
 
 def _insert(v: Value) -> str:
-    base = v.args[1].ref if len(v.args) > 1 else "poison"
+    base = v.args[1].ref if len(v.args) == 2 else "poison"
     return f"  {v.ref} = insertelement {v.type.text} {base}, {v.args[0].typed}, i64 {v.extra}"
 
 

@@ -76,7 +76,7 @@ def tiled(
             stop = b.int(min(stop.extra, end.extra))
         else:
             stop = b.select(b.cmp("icmp slt", stop, end), stop, end)
-        pair = _blocks_per_line(nest, s.body[0])
+        pair = _blocks_per_line(nest, inner)
         middle = whole_blocks(b, low, bottom, lanes * pair)
         for first, last, count in ((low, middle, pair), (middle, bottom, 1)):
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, final
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import I32
 from covector.compiler.loops.program import Fold, For, If, Let, Scan, Statement, Store
-from covector.ir.index import Data, Quotient
+from covector.ir.index import Affine, Data, Quotient
 from covector.ir.scalar import Expr, walk
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _reads(root: Expr, read: set[str]) -> None:
             _index_reads(node.extra, read)
 
 
-def _index_reads(index: object, read: set[str]) -> None:
+def _index_reads(index: Affine, read: set[str]) -> None:
     for atom, _ in index.terms:
         if isinstance(atom, Data):
             _reads(atom.value, read)

@@ -235,7 +235,6 @@ class NativeRuntime:
         members = [
             Member(b"_fallback" if method else b"fallback", OBJECT, offset("fallback"), 0, None),
             Member(b"_state", OBJECT, offset("state"), READ_ONLY, None),
-            Member(b"always", SIZE, offset("always"), 0, None),
             Member(b"__vectorcalloffset__", SIZE, offset("vectorcall"), READ_ONLY, None),
             Member(b"__dictoffset__", SIZE, offset("dict"), READ_ONLY, None),
             Member(b"__weaklistoffset__", SIZE, offset("weakrefs"), READ_ONLY, None),

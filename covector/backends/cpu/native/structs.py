@@ -135,15 +135,12 @@ class Index(Struct):
 
 
 class Entry(Object):
-    """A callable: tries its records, else calls `fallback`, as a method if `is_method`.
-
-    `always`: tries them while something traces, too (who calls it stands below all traces).
-    """
+    """A callable: tries its records, else calls `fallback`, as a method if `is_method`."""
 
     vectorcall: word
     fallback: word
     is_method: word
-    always: word  # records serve whatever the quiet word says
+    always: word  # records serve whatever the quiet word says: who calls is below all traces
     index: Index
     state: word  # the Python object that owns the index
     dict: word
