@@ -278,14 +278,15 @@ def in_place(kernel: Kernel, source: int, target: int) -> Kernel | None:
         return None
     if not _same_place(kernel.body, old, new):
         return None
-    joined = {old: "z", new: "z"}
+    name = next(f"z{k}" for k in range(len(kernel.buffers)) if f"z{k}" not in kernel.buffers)
+    joined = {old: name, new: name}
     rename = Rewrite(place=lambda b, i: (joined.get(b, b), i))
     buffers: dict[str, Buffer] = {}
     was = kernel.buffers[new]
     for home in ("in", "inout", "out", "scratch"):
-        if home == "inout":
-            buffers["z"] = Buffer("z", was.shape, was.dtype, "inout", was.strides)
         buffers |= {n: b for n, b in kernel.buffers.items() if b.home == home and n not in joined}
+        if home == "inout":
+            buffers[name] = Buffer(name, was.shape, was.dtype, "inout", was.strides)
     return Kernel(kernel.name, buffers, rename.statements(kernel.body), kernel.symbols)
 
 
@@ -327,11 +328,11 @@ def _touched(body: Sequence[Statement]) -> set[str]:
 
 
 def _reordered(kernel: Kernel, arguments: list[Value], out: Value) -> list[Value]:
-    """The arguments in the order of the kernel's buffers after `out` became 'inout'."""
+    """The arguments in the order of the kernel's buffers after `out` became the last 'inout'."""
     homes = [b.home for b in kernel.buffers.values() if b.home != "scratch"]
     rest = iter([a for a in arguments if a is not out])
-    names = [n for n, b in kernel.buffers.items() if b.home != "scratch"]
-    return [out if n == "z" else next(rest) for n, _ in zip(names, homes, strict=True)]
+    last = len(homes) - 1 - homes[::-1].index("inout")
+    return [out if k == last else next(rest) for k in range(len(homes))]
 
 
 def kernel_key(kernel: Kernel) -> Any:

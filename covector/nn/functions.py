@@ -6,16 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from covector import dtypes
-from covector import lax
+from covector import dtypes, lax
 from covector import numpy as cnp
 from covector.ir.values import typeof
-from covector.numpy._convert import canonical_axis, operands
+from covector.numpy.convert import canonical_axis, operands
 
 
 def _inexact(who: str, x: Any) -> Any:
     (x,) = operands(who, x)
     return cnp.asarray(x, dtypes.to_inexact_dtype(typeof(x).dtype))
+
+
+tanh = cnp.tanh
 
 
 def identity(x: Any) -> Any:
@@ -70,6 +72,11 @@ def sparse_plus(x: Any) -> Any:
     """0 for x <= -1, (x + 1)² / 4 between, x for x >= 1."""
     x = _inexact("sparse_plus", x)
     return cnp.where(x <= -1, x.dtype.type(0), cnp.where(x >= 1, x, (x + 1) ** 2 / 4))
+
+
+def sparse_sigmoid(x: Any) -> Any:
+    """0 for x <= -1, (x + 1) / 2 between, 1 for x >= 1."""
+    return 0.5 * cnp.clip(_inexact("sparse_sigmoid", x) + 1.0, 0.0, 2.0)
 
 
 def soft_sign(x: Any) -> Any:
@@ -194,7 +201,7 @@ def logsumexp(
     """
     a = _inexact("logsumexp", a)
     if b is not None:
-        a, b = cnp.broadcast_arrays(*cnp.promote_types_of(a, b))
+        a, b = cnp.broadcast_arrays(a, cnp.asarray(b))
         a = cnp.where(b != 0, a, -np.inf)
     if where is not None:
         a = cnp.where(where, a, -np.inf)
@@ -211,6 +218,22 @@ def logsumexp(
     return cnp.log(total) + top
 
 
+def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
+    """log(mean(exp(x))) over `axis`, without overflow.
+
+    >>> from covector import nn
+    >>> float(nn.logmeanexp(cnp.zeros(4)))
+    0.0
+    """
+    x = _inexact("logmeanexp", x)
+    total = logsumexp(x, axis, keepdims=keepdims, where=where)
+    if where is None:
+        count = cnp.asarray(x.size / max(total.size, 1), x.dtype)
+    else:
+        count = cnp.sum(cnp.broadcast_to(where, x.shape), axis, x.dtype, keepdims=keepdims)
+    return total - cnp.log(count)
+
+
 def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """exp(x) / sum(exp(x)) over `axis` (an int or a tuple), without overflow.
 
@@ -223,8 +246,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     x = _inexact("softmax", x)
     if where is not None:
         x = cnp.where(where, x, -np.inf)
-    top = cnp.max(x, axis, keepdims=True, initial=-np.inf) if where is not None or 0 in x.shape \
-        else cnp.max(x, axis, keepdims=True)
+    top = cnp.max(x, axis, keepdims=True, initial=-np.inf if 0 in x.shape else None)
     terms = cnp.exp(x - lax.stop_gradient(top))
     if where is not None:
         terms = cnp.where(where, terms, 0)

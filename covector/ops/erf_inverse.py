@@ -76,6 +76,9 @@ def erf_inv_numpy(x: Any) -> Any:
         root, out = np.sqrt(w), np.full(x.shape, np.nan)
         for piece in reversed(PIECES[kept.name]):
             t = (root if piece.root else w) - piece.centre
-            out = np.where(w < piece.end, np.polynomial.polynomial.polyval(t, piece.coefficients), out)
+            value = np.zeros(())
+            for c in reversed(piece.coefficients):
+                value = value * t + c
+            out = np.where(w < piece.end, value, out)
         out = np.where(np.abs(x) == 1, np.inf, out) * x
     return out.astype(kept).astype(given)

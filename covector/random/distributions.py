@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from covector import dtypes, lax
+from covector import dtypes, lax, ops
 from covector import numpy as cnp
 from covector.ir.values import typeof
 from covector.numpy import convert
@@ -109,12 +109,10 @@ def uniform(
 
 
 def _fma(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z, rounded once where the precision above holds the product."""
-    dtype = typeof(x).dtype
-    if dtype != np.float32 or dtypes.default_int().itemsize == 4:
+    """x * y + z, rounded once for float32 and float64; narrow types round both, as XLA's CPU does."""
+    if typeof(x).dtype.itemsize < 4:
         return x * y + z
-    wide = [lax.convert_element_type(v, np.float64) for v in (x, y, z)]
-    return lax.convert_element_type(wide[0] * wide[1] + wide[2], dtype)
+    return ops.pointwise.fma(x, *(cnp.broadcast_to(v, x.shape) for v in (y, z)))
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:

@@ -147,6 +147,11 @@ class _Machine:
         def nest(loops: Sequence[Any], env: Env) -> None:
             if loops:
                 axis, low, high = loops[0]
+                if self.lanes and axis == s.vector and len(loops) == 1:
+                    i = np.arange(self.index(low, env), self.index(high, env))
+                    if i.size:
+                        nest([], {**env, axis: i})
+                    return
                 for i in range(self.index(low, env), self.index(high, env)):
                     nest(loops[1:], {**env, axis: i})
                 return
@@ -154,6 +159,9 @@ class _Machine:
             self.body(s.stores, env)
             for k, r in enumerate(s.results):
                 values = tuple(self.value(v, env) for v in r.values)
+                lanes = [i.size for i in env.values() if isinstance(i, np.ndarray) and i.ndim]
+                if self.lanes and s.vector is not None and lanes:
+                    values = _across(r.kind, r.dtypes[0], values, lanes[0])
                 totals[k] = combine(r.kind, r.dtypes[0], totals[k], values)
 
         nest(s.loops, env)
@@ -185,6 +193,7 @@ _RUN: dict[type, Any] = {
 }
 
 _COMBINE = {"sum": "add", "prod": "mul"}
+_PLAIN = {"add": np.add, "mul": np.multiply}
 
 
 def combine(
@@ -199,8 +208,22 @@ def combine(
         take = np.where(was, nan & (j < i), nan | better | (b == a) & (j < i))
         return np.where(take, b, a), np.where(take, j, i)
     op = _COMBINE.get(kind, kind)
+    if op in _PLAIN and np.asarray(old[0]).dtype.kind in "iufc":
+        with np.errstate(all="ignore"):
+            return (np.asarray(_PLAIN[op](old[0], new[0])),)
     env = {"old": old[0], "new": new[0]}
     return (evaluate(expr(op, dtype, name("old", dtype), name("new", dtype)), env),)
+
+
+def _across(
+    kind: str, dtype: str, values: tuple[np.ndarray, ...], lanes: int
+) -> tuple[np.ndarray, ...]:
+    """All lanes of a fold's values combined."""
+    columns = [np.broadcast_to(v, (lanes,)) for v in values]
+    total = tuple(c[0] for c in columns)
+    for k in range(1, lanes):
+        total = combine(kind, dtype, total, tuple(c[k] for c in columns))
+    return total
 
 
 def identity(kind: str, dtype: str) -> Any:

@@ -7,20 +7,24 @@ arithmetic, comparisons, selects, bit operations, conversions; and what the emit
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final
 
 from covector.compiler.math import (
-    erf_inverse,
+    error_function,
     exponential,
+    integers,
     inverse_trigonometry,
     logarithm,
     power,
+    rounding,
     trigonometry,
 )
 from covector.compiler.math.evaluate import NARROW_FLOATS
 from covector.ir.scalar import COMPARISONS, Expr, cast, expr, walk
 
-#: What every backend has, for float32, float64, integers and (where it makes sense) booleans.
+#: What every backend has, for float32, float64, integers and (where it makes sense) booleans:
+#: shifts by less than the width, integer division by what cannot trap, saturating casts.
 #: `select_rare` is not among them: where it isn't native it becomes a plain select.
 BASIC: Final = COMPARISONS | {
     "const", "load", "name", "index", "add", "sub", "mul", "div", "neg", "abs", "fma", "sqrt",
@@ -32,32 +36,29 @@ Rule = Callable[..., Expr]
 
 #: On float32 and float64.
 FLOAT_RULES: Final[dict[str, Rule]] = {
-    "exp": exponential.exp,
-    "exp2": exponential.exp2,
-    "expm1": exponential.expm1,
-    "logistic": exponential.logistic,
-    "tanh": exponential.tanh,
-    "sinh": exponential.sinh,
-    "cosh": exponential.cosh,
-    "log": logarithm.log,
-    "log1p": logarithm.log1p,
-    "sin": trigonometry.sin,
-    "cos": trigonometry.cos,
-    "tan": trigonometry.tan,
-    "asin": inverse_trigonometry.asin,
-    "acos": inverse_trigonometry.acos,
-    "atan": inverse_trigonometry.atan,
-    "atan2": inverse_trigonometry.atan2,
-    "asinh": logarithm.asinh,
-    "acosh": logarithm.acosh,
-    "atanh": logarithm.atanh,
-    "rsqrt": power.rsqrt,
-    "pow": power.pow,
-    "cbrt": power.cbrt,
-    "erf_inv": erf_inverse.erf_inv,
-}
+    **{f: getattr(exponential, f) for f in (
+        "exp", "exp2", "expm1", "logistic", "tanh", "sinh", "cosh",
+    )},
+    **{f: getattr(logarithm, f) for f in ("log", "log1p", "asinh", "acosh", "atanh")},
+    **{f: getattr(trigonometry, f) for f in ("sin", "cos", "tan")},
+    **{f: getattr(inverse_trigonometry, f) for f in ("asin", "acos", "atan", "atan2")},
+    **{f: getattr(power, f) for f in ("pow", "cbrt", "rsqrt")},
+    **{f: getattr(error_function, f) for f in ("erf", "erfc")},
+    **{f: getattr(rounding, f) for f in (
+        "ceil", "trunc", "round_away", "is_finite", "sign", "square", "nextafter", "rem",
+    )},
+    "max": rounding.maximum,
+    "min": rounding.minimum,
+}  # fmt: skip
 #: On integers.
-INTEGER_RULES: Final[dict[str, Rule]] = {}
+INTEGER_RULES: Final[dict[str, Rule]] = {
+    **{f: getattr(integers, f) for f in (
+        "sign", "square", "population_count", "clz", "mulhi", "div", "rem", "pow",
+    )},
+    "max": integers.maximum,
+    "min": integers.minimum,
+}  # fmt: skip
+_SHIFTS = frozenset({"shift_left", "shift_right_logical", "shift_right_arithmetic"})
 
 #: Done on a narrow float's bits, or whatever the type.
 _ANY_WIDTH = frozenset(
@@ -73,26 +74,32 @@ def expand(node: Expr, native: frozenset[str]) -> Expr:
     """
     if not node.args:
         return node
-    op, kind = node.op, node.args[-1].dtype
+    op, kind = node.op, node.args[0 if node.op == "pow" else -1].dtype
     if kind in NARROW_FLOATS or node.dtype in NARROW_FLOATS:
         return _narrow(node, native)
     if op == "select_rare" and op not in native:
         return expr("select", node.dtype, *node.args)
-    if op in BASIC or op in native or op == "select_rare":
+    if kind in ("float32", "float64"):
+        # `rem` is nobody's instruction: LLVM would call the C library, lane by lane
+        rule = None if op in native and op != "rem" else FLOAT_RULES.get(op)
+    else:
+        rule = None if op in native else _integer_rule(node)
+    if rule is not None:
+        return expand_all([rule(*node.args)], native)[0]
+    if op in BASIC or op in native:
         return node
-    rules = FLOAT_RULES if kind in ("float32", "float64") else INTEGER_RULES
-    rule = rules.get(op)
-    if rule is None or kind.startswith("complex"):
-        raise NotImplementedError(
-            f"expand: {op} of {kind} has no expansion"
-            + (" (split complex values into parts first)" if kind.startswith("complex") else "")
-        )
-    return _plain(rule(*node.args), native)
+    hint = " (split complex values into parts first)" if kind.startswith("complex") else ""
+    raise NotImplementedError(f"expand: {op} of {kind} has no expansion{hint}")
 
 
-def _plain(root: Expr, native: frozenset[str]) -> Expr:
-    """`root` without `select_rare`, unless that is native; and with nothing that isn't."""
-    return expand_all([root], native)[0]
+def _integer_rule(node: Expr) -> Rule | None:
+    if node.op in _SHIFTS:
+        if integers.is_plain_shift(node.args[1], integers.width_of(node.args[0])):
+            return None
+        return partial(integers.shift, node.op)
+    if node.op == "div" and integers.is_guarded(*node.args):
+        return None
+    return INTEGER_RULES.get(node.op)
 
 
 def _narrow(node: Expr, native: frozenset[str]) -> Expr:

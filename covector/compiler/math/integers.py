@@ -92,6 +92,13 @@ def guarded_divisor(x: Expr, y: Expr) -> Expr:
     return select(bad, const(1, y.dtype), y)
 
 
+def is_guarded(x: Expr, y: Expr) -> bool:
+    """Whether the divisor `y` of `x` cannot trap."""
+    if y.op == "const":
+        return y.extra not in (0, -1)
+    return y.op == "select" and y is guarded_divisor(x, y.args[2])
+
+
 def div(x: Expr, y: Expr) -> Expr:
     """x / 0 is -1, the least integer over -1 is itself."""
     return select(eq(y, 0), const(-1, x.dtype), expr("div", x.dtype, x, guarded_divisor(x, y)))
@@ -101,6 +108,18 @@ def rem(x: Expr, y: Expr) -> Expr:
     """x rem 0 is x, the least integer rem -1 is 0."""
     safe = guarded_divisor(x, y)
     return select(eq(y, 0), x, x - expr("div", x.dtype, x, safe) * safe)
+
+
+def pow(x: Expr, n: Expr) -> Expr:
+    """x**n by repeated squaring, a step for each bit of n; 0 for a negative n."""
+    one = const(1, x.dtype)
+    result, bits = one, width_of(n) - is_signed(n)
+    for i in range(bits):
+        bit = n & (1 << i)
+        result = select(eq(bit, 0), result, result * x)
+        if i < bits - 1:
+            x = x * x
+    return select(lt(n, 0), const(0, x.dtype), result) if is_signed(n) else result
 
 
 def shift(op: str, x: Expr, by: Expr) -> Expr:

@@ -13,6 +13,7 @@ from covector.compiler.math import coefficients
 from covector.compiler.math.formats import (
     F32,
     F64,
+    FORMATS,
     absolute,
     clamp,
     div,
@@ -59,15 +60,19 @@ def integer_pow(x: Expr, n: int) -> Expr:
 
 
 def pow(x: Expr, y: Expr) -> Expr:
-    """x**y; NaN for a negative finite x and a y that is no integer."""
+    """x**y, where y may be of an integer type; NaN for a finite x < 0 and a y that is no integer."""
     f = format_of(x)
     a = absolute(x)
+    if y.dtype in FORMATS:
+        whole, half = eq(round_even(y), y), y * 0.5
+        odd = whole & ne(round_even(half), half)
+        never = lt(x, 0.0) & gt(x, -math.inf) & ~whole
+    else:
+        odd, never = ne(y & 1, 0), None
+    y = cast(y, "float64")
     size = _pow_of_single(a, y) if f is F32 else _pow_of_double(a, y)
-    whole = eq(round_even(y), y)
-    half = y * 0.5
-    odd = whole & ne(round_even(half), half)
     signed = with_sign(size, select(odd, sign_of(x), const(0, f.integer)))
-    return select(lt(x, 0.0) & gt(x, -math.inf) & ~whole, math.nan, signed)
+    return signed if never is None else select(never, math.nan, signed)
 
 
 def _nothing(y: Expr, logarithm: Expr) -> Expr:
@@ -81,7 +86,7 @@ def _limits(a: Expr, logarithm: Expr) -> Expr:
 
 
 def _pow_of_single(a: Expr, y: Expr) -> Expr:
-    a, y = cast(a, "float64"), cast(y, "float64")
+    a = cast(a, "float64")
     k, _, m = split(a, F64)  # a float32, denormal or not, is a normal float64
     s = div(m - 1.0, m + 1.0)
     log2 = fma(s, horner(s * s, coefficients.LOG2_OF_RATIO["float64"]), k)

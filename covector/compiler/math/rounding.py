@@ -19,7 +19,6 @@ from covector.compiler.math.formats import (
     number_in,
     power_of_two,
     round_even,
-    shift_left,
     shift_right,
     shift_right_arithmetic,
     sign_of,
@@ -104,7 +103,7 @@ def nextafter(x: Expr, y: Expr) -> Expr:
 
 
 def rem(x: Expr, y: Expr) -> Expr:
-    """What is left of x when a whole number of y is taken off towards 0; exact.  x if y is infinite.
+    """What is left of x when y is taken off towards 0 as often as it goes; exact.
 
     Quotients of more bits than a float has are rare: they go by 2**n modulo the divisor.
     """
