@@ -72,9 +72,7 @@ class Grid:
             return [], max(abs(e * w) for e, w in zip(left, self.weight, strict=True))
         at = [round(i * (size - 1) / n) for i in range(n + 1)]
         for _ in range(60):
-            rows = [
-                [*basis[i], (-1) ** j / self.weight[i]] for j, i in enumerate(at)
-            ]
+            rows = [[*basis[i], (-1) ** j / self.weight[i]] for j, i in enumerate(at)]
             solution = list(mpmath.lu_solve(mpmath.matrix(rows), [left[i] for i in at]))
             coefficients, level = solution[:n], abs(solution[n])
             error = [
@@ -196,9 +194,7 @@ def fit(
     def rest(x: Any) -> Any:
         return (f(x) - mpmath.polyval(done[::-1], x)) / x**known
 
-    grid = Grid(
-        rest if known else f, lambda x: weight(x) * x**known, *interval, 24 * terms + known
-    )
+    grid = Grid(rest if known else f, lambda x: weight(x) * x**known, *interval, 24 * terms + known)
     ideal, error = grid.remez(list(range(terms - known)), [])
     print(f"    before rounding {float(error):.2e}", file=sys.stderr)
     found = _round_together(grid, ideal, dtype)

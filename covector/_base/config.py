@@ -495,7 +495,7 @@ transfer_guard_host_to_device = scoped_option("transfer_guard_host_to_device")
 
 
 def checking_leaks() -> Scope:
-    """A context in which the end of every trace looks for tracers that outlive it."""
+    """The option `check_tracer_leaks` as a context.  Not acted on yet: leaks are found when used."""
     return check_tracer_leaks(True)
 
 
@@ -510,6 +510,6 @@ def disable_jit(disable: bool = True) -> Scope:
 
 
 def transfer_guard(new_val: str) -> Scope:
-    """A context that guards all transfers: to, from and between devices."""
+    """The guards of all transfers (to, from and between devices) as a context.  Not acted on yet."""
     names = ("", "_host_to_device", "_device_to_device", "_device_to_host")
     return Scope({config.option(f"transfer_guard{name}"): new_val for name in names})

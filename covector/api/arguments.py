@@ -135,6 +135,32 @@ def signature_of(fun: Callable[..., Any]) -> inspect.Signature | None:
         return None
 
 
+def argument_labels(fun: Any, given: Any, static: Sequence[int] = ()) -> list[str]:
+    """What to call each flat argument: "x", "params['w']", "args[2]".
+
+    given: (args, kwargs) without the static arguments, whose places are `static`.
+    """
+    args, _ = given
+    parameters = signature_of(fun)
+    names = _positional_names(parameters) if parameters else []
+    count = len(args) + len(static)
+    places = [n for n in range(count) if n not in static]
+    labels: list[str] = []
+    for path, _ in tree.flatten_with_path(given)[0]:
+        if path[0].idx == 0:
+            place = places[path[1].idx]
+            base = names[place] if place < len(names) else f"args[{place}]"
+        else:
+            base = str(path[1].key)
+        labels.append(base + keystr(path[2:]))
+    return labels
+
+
+def _positional_names(parameters: inspect.Signature) -> list[str]:
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [p.name for p in parameters.parameters.values() if p.kind in kinds]
+
+
 def avals_of(leaves: Sequence[Any]) -> tuple[ShapedArray, ...]:
     """The abstract values of flat values."""
     return tuple([typeof(x) for x in leaves])

@@ -19,8 +19,10 @@ from covector._base import log
 from covector._base.boundary import api_boundary
 from covector._base.config import config
 from covector._base.context import context, quiet
+from covector._base.source import user_frame
 from covector.api.arguments import (
     Flat,
+    argument_labels,
     as_argnums,
     check_callable,
     check_values,
@@ -29,6 +31,7 @@ from covector.api.arguments import (
 )
 from covector.api.arrays import as_array
 from covector.api.inspect import abstract, eval_shape
+from covector.api.retrace import TraceCall, reasons, signature
 from covector.api.stages import Lowered
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
 from covector.ir.values import typeof
@@ -39,17 +42,20 @@ from covector.runtime.entry import Record, callable_class
 from covector.runtime.patterns import built_by, pattern_of, result_steps
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import Tracer
-from covector.tree_util import keystr
 
 
 class Traced:
     """A traced function: the operation to bind, what it captured, the structure of its result."""
 
-    __slots__ = ("_executable", "captured", "in_tree", "op", "out_tree", "patterns")
+    __slots__ = ("_executable", "captured", "in_tree", "labels", "op", "out_tree", "patterns")
 
-    def __init__(self, op: Jit, captured: list[Any], in_tree: Any, out_tree: Any) -> None:
+    def __init__(
+        self, op: Jit, captured: list[Any], in_tree: Any, out_tree: Any, labels: list[str]
+    ) -> None:
         self.op, self.captured = op, captured
         self.in_tree, self.out_tree = in_tree, out_tree
+        #: What the flat arguments are called in messages.
+        self.labels = labels
         self._executable: Any = None
         #: Structures of arguments that the entry point has a record of.
         self.patterns: set[Any] = set()
@@ -220,17 +226,28 @@ class JitFunction:
     def _trace(self, fun: Callable[..., Any], key: Any, given: Any) -> Traced:
         in_tree, avals = key[0], key[1]
         name = name_of(self._fun)
-        log.debug(1, "trace %s for %s", name, ", ".join(a.str_short() for a in avals))
+        labels = argument_labels(self._fun, given, self._static.numbers)
+        if log.wanted(1):
+            self._say_traced(name, key, labels)
         flat = Flat(fun, in_tree)
-        program = trace_to_jaxpr(flat, avals, name, _argument_names(self._fun, given))
+        program = trace_to_jaxpr(
+            flat, avals, name, [f"argument {label} of {name}" for label in labels]
+        )
         op = Jit(_lift_constants(program), name)
         captured = [as_array(c) for c in program.consts]
-        found = Traced(op, captured, in_tree, flat.out_tree)
+        found = Traced(op, captured, in_tree, flat.out_tree, labels)
         # A captured tracer belongs to a running trace: nobody else may meet it.
         if not any(isinstance(c, Tracer) for c in captured):
             self._traces[key] = found
-        log.debug(2, "%s", op.jaxpr)
+        log.show(2, f"jaxpr of {name}", op.jaxpr)
         return found
+
+    def _say_traced(self, name: str, key: Any, labels: list[str]) -> None:
+        log.debug(1, "trace %s(%s), called at %s", name, signature(labels, key[1]), user_frame())
+        last = next(reversed(self._traces.items()), None)
+        if last is not None:
+            why = reasons(TraceCall(*last[0]), last[1].labels, TraceCall(*key), labels)
+            log.debug(1, "  again, since %s", "; ".join(why) or "it was forgotten")
 
     @api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Lowered:
@@ -306,23 +323,6 @@ def _bind_static(
     functools.update_wrapper(bound, fun)
     key = (tuple((n, type(v), v) for n, v in fixed), tuple((k, type(v), v) for k, v in named))
     return bound, (dynamic, rest), (key, len(args))
-
-
-def _argument_names(fun: Any, given: Any) -> list[str]:
-    """'x', 'params['w']', … for each flat argument, for messages."""
-    args, _ = given
-    signature = signature_of(fun)
-    names = list(signature.parameters) if signature else []
-    labels: list[str] = []
-    for path, _ in tree.flatten_with_path(given)[0]:
-        place = keystr(path[2:])
-        if path[0].idx == 0:
-            n = path[1].idx
-            base = names[n] if n < len(names) and len(args) <= len(names) else f"args[{n}]"
-        else:
-            base = str(path[1].key)
-        labels.append(f"argument {base}{place} of {name_of(fun)}")
-    return labels
 
 
 def _lift_constants(program: ClosedJaxpr) -> ClosedJaxpr:

@@ -5,17 +5,17 @@ Each pass maps a program to a program; between two of them one hook dumps, check
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
-from covector._base.config import config
+from covector._base import log
 from covector.compiler.passes.contract import absorb_transposes
 from covector.compiler.passes.cse import common_subexpressions
 from covector.compiler.passes.dce import dead_code
 from covector.compiler.passes.expand import expand
 from covector.compiler.passes.fold_constants import fold_constants
+from covector.compiler.passes.nested import prepare_nested
 from covector.compiler.passes.simplify import simplify
 from covector.compiler.plan import plan
 from covector.compiler.program import Program
@@ -37,13 +37,18 @@ def _inside(function: Callable[[Jaxpr], Jaxpr]) -> Callable[[ClosedJaxpr], Close
     return apply
 
 
+def _nested(closed: ClosedJaxpr) -> ClosedJaxpr:
+    return prepare_nested(closed, prepare)
+
+
 PASSES: Final = (
     Pass("expand", expand, "first: every later pass sees only ops it knows, across calls"),
     Pass("fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"),
     Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
     Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
     Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
-    Pass("dce", _inside(dead_code), "last: the passes before leave unused equations behind"),
+    Pass("dce", _inside(dead_code), "the passes before leave unused equations behind"),
+    Pass("nested", _nested, "last: only live loops and branches are prepared, each as a program"),
 )
 
 #: Called after each pass with (its name, what it made, seconds); tests add a verifier here.
@@ -54,8 +59,9 @@ def prepare(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with every pass over Jaxprs applied."""
     for p in PASSES:
         start = time.perf_counter()
-        closed = p.apply(closed)
-        _after(p.name, closed, time.perf_counter() - start)
+        made = p.apply(closed)
+        _after(p.name, closed, made, time.perf_counter() - start)
+        closed = made
     return closed
 
 
@@ -66,12 +72,14 @@ def compile_program(
     closed = prepare(closed)
     start = time.perf_counter()
     program = plan(closed.jaxpr, donated, closed.jaxpr.debug_name or "main")
-    _after("plan", program, time.perf_counter() - start)
+    _after("plan", closed, program, time.perf_counter() - start)
     return program, closed.consts
 
 
-def _after(name: str, made: Any, seconds: float) -> None:
+def _after(name: str, given: Any, made: Any, seconds: float) -> None:
     for hook in hooks:
         hook(name, made, seconds)
-    if config.debug >= 3:
-        print(f"-- {name} ({seconds * 1e3:.2f} ms)\n{made}", file=sys.stderr)
+    if log.wanted(3):
+        text = str(made)
+        body = "(unchanged)" if text == str(given) else text
+        log.show(3, f"after {name}, {seconds * 1e3:.2f} ms", body)

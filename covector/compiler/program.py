@@ -92,7 +92,81 @@ class Copy:
         return f"s{self.target} = copy s{self.source}"
 
 
-Action = KernelCall | LibraryCall | Copy
+@final
+class Loop:
+    """`while condition(...): carry = body(...)`, or so many rounds over the rows of arrays.
+
+    condition, body: numbers of nested programs; condition None: run `length` times (backwards if
+    `reverse`).  Inputs of a nested program: its constants, the carry and, of a body with xs, their
+    rows of this round; results: the new carry, then rows of ys.  carry: slots that hold the initial
+    values before, and the last ones after.  spare: for each carry a second buffer that rounds
+    alternate with, or None where the body leaves the new value in the place of the old.
+    arena: a slot for the nested programs' own arenas.  flag: a slot for the condition's result.
+    """
+
+    __slots__ = (
+        "arena", "body", "body_consts", "carry", "condition", "condition_consts", "flag", "length",
+        "reverse", "spare", "xs", "ys",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        condition: int | None,
+        body: int,
+        condition_consts: Sequence[int],
+        body_consts: Sequence[int],
+        carry: Sequence[int],
+        spare: Sequence[int | None],
+        xs: Sequence[int],
+        ys: Sequence[int],
+        length: int | None,
+        reverse: bool,
+        arena: int | None,
+        flag: int | None,
+    ) -> None:
+        self.condition, self.body, self.arena, self.flag = condition, body, arena, flag
+        self.condition_consts, self.body_consts = tuple(condition_consts), tuple(body_consts)
+        self.carry, self.spare = tuple(carry), tuple(spare)
+        self.xs, self.ys, self.length, self.reverse = tuple(xs), tuple(ys), length, reverse
+
+    def __str__(self) -> str:
+        def listed(slots: Sequence[int | None]) -> str:
+            return ", ".join("-" if s is None else f"s{s}" for s in slots)
+
+        order = " backwards" if self.reverse else ""
+        test = f"{self.length} times{order}" if self.condition is None else (
+            f"while p{self.condition}({listed(self.condition_consts)})"
+        )  # fmt: skip
+        rows = f" rows ({listed(self.xs)}) -> ({listed(self.ys)})" if self.xs or self.ys else ""
+        return (
+            f"loop {test}: p{self.body}({listed(self.body_consts)}) carry ({listed(self.carry)}) "
+            f"spare ({listed(self.spare)}){rows}"
+        )
+
+
+@final
+class Branch:
+    """Run one of nested `programs`, chosen by the int32 in slot `index` (clipped to their number)."""
+
+    __slots__ = ("arena", "index", "inputs", "outputs", "programs")
+
+    def __init__(
+        self,
+        programs: Sequence[int],
+        index: int,
+        inputs: Sequence[int],
+        outputs: Sequence[int],
+        arena: int | None,
+    ) -> None:
+        self.programs, self.index, self.arena = tuple(programs), index, arena
+        self.inputs, self.outputs = tuple(inputs), tuple(outputs)
+
+    def __str__(self) -> str:
+        left, right = (", ".join(f"s{s}" for s in side) for side in (self.outputs, self.inputs))
+        return f"{left} = branch s{self.index} of {list(self.programs)} ({right})"
+
+
+Action = KernelCall | LibraryCall | Copy | Loop | Branch
 
 
 @final
@@ -102,9 +176,13 @@ class Program:
     inputs: slots of the constants, then of the arguments.  outputs: slots of the results; an
     input's slot (the result is that argument itself), or one slot twice, are possible.
     arena: bytes of temporary memory; peak: what is alive at once at the worst moment.
+    programs: the nested programs of loops and branches; each result of such a one is in memory of
+    its own, or in the place of the carry that it replaces.
     """
 
-    __slots__ = ("arena", "inputs", "kernels", "name", "outputs", "peak", "slots", "steps")
+    __slots__ = (
+        "arena", "inputs", "kernels", "name", "outputs", "peak", "programs", "slots", "steps",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -116,7 +194,9 @@ class Program:
         kernels: list[Kernel],
         arena: int = 0,
         peak: int = 0,
+        programs: Sequence[Program] = (),
     ) -> None:
+        self.programs = list(programs)
         self.name, self.slots, self.steps, self.kernels = name, slots, steps, kernels
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
         self.arena, self.peak = arena, peak
@@ -129,7 +209,10 @@ class Program:
         lines = [f"{head} arena {self.arena}"]
         lines += [f"    s{n}: {slot}" for n, slot in enumerate(self.slots)]
         lines += [f"    {step}" for step in self.steps]
-        return "\n".join([*lines, *(f"k{n}: {k}" for n, k in enumerate(self.kernels))])
+        lines += [f"k{n}: {k}" for n, k in enumerate(self.kernels)]
+        for n, p in enumerate(self.programs):
+            lines += [f"p{n}: {p}".replace("\n", "\n  ")]
+        return "\n".join(lines)
 
     def skeleton(self) -> dict[str, Any]:
         """All but the kernels' bodies, as plain lists and numbers (for a cache on disk)."""
@@ -142,6 +225,7 @@ class Program:
             "outputs": list(self.outputs),
             "steps": [_packed(s) for s in self.steps],
             "kernels": len(self.kernels),
+            "programs": [p.skeleton() for p in self.programs],
             "arena": self.arena,
             "peak": self.peak,
         }
@@ -156,19 +240,28 @@ def from_skeleton(data: dict[str, Any]) -> Program:
         slots.append(slot)
     steps = [_STEPS[kind](*map(_tuples, fields)) for kind, *fields in data["steps"]]
     return Program(
-        data["name"], slots, data["inputs"], data["outputs"], steps, [], data["arena"], data["peak"]
-    )
+        data["name"], slots, data["inputs"], data["outputs"], steps, [], data["arena"],
+        data["peak"], [from_skeleton(p) for p in data["programs"]],
+    )  # fmt: skip
 
 
-_STEPS: dict[str, Any] = {"kernel": KernelCall, "library": LibraryCall, "copy": Copy}
+_STEPS: dict[str, Any] = {
+    "kernel": KernelCall, "library": LibraryCall, "copy": Copy, "loop": Loop, "branch": Branch,
+}  # fmt: skip
+#: The fields of each kind of step, in the order of its constructor.
+_FIELDS = {
+    KernelCall: ("kernel", "kernel slots symbols"),
+    LibraryCall: ("library", "name inputs outputs shapes attributes"),
+    Copy: ("copy", "source target"),
+    Loop: ("loop", "condition body condition_consts body_consts carry spare xs ys length reverse "
+                   "arena flag"),
+    Branch: ("branch", "programs index inputs outputs arena"),
+}  # fmt: skip
 
 
 def _packed(s: Action) -> list[Any]:
-    if isinstance(s, KernelCall):
-        return ["kernel", s.kernel, list(s.slots), list(s.symbols)]
-    if isinstance(s, LibraryCall):
-        return ["library", s.name, list(s.inputs), list(s.outputs), list(s.shapes), s.attributes]
-    return ["copy", s.source, s.target]
+    kind, fields = _FIELDS[type(s)]
+    return [kind, *(getattr(s, f) for f in fields.split())]
 
 
 def _tuples(x: Any) -> Any:

@@ -1,7 +1,8 @@
 """`python -m covector.debug.coverage`: which rules each primitive states, as a matrix.
 
-`x` a rule of its own, `.` derived (through the decomposition), a letter: absent, with the reason
-from the closed list in `ir.op.REASONS`; `!` missing.
+A cell is `x` where the primitive states the rule, `.` where it has no native one but that of its
+decomposition, a letter where the rule cannot exist (with the reason, from the closed list
+`ir.op.REASONS`), and `!` where it is missing.
 """
 
 from __future__ import annotations
@@ -9,57 +10,84 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from typing import Final, NamedTuple
 
-from covector.ir.op import NATIVE_RULES, REASONS, Absent, Op, has_rule
+from covector.ir.op import NATIVE_RULES, REASONS, Absent, Op
 
-RULES = ("numpy", "jvp", "transpose", "batch", "native", "stablehlo", "samples")
+#: The columns; `native` is whichever of `NATIVE_RULES` the primitive states.
+RULES: Final = (
+    "result", "numpy", "jvp", "transpose", "batch", "native", "stablehlo", "samples",
+)  # fmt: skip
 
 #: reason -> its letter in the matrix.
-LETTERS = {reason: letter for reason, letter in zip(REASONS, "ILDCOEABFG", strict=False)}
+LETTERS: Final = {"integer": "I", "not linear": "N", "derived": "D", "call": "C"}
+STATED: Final = "x"
+DECOMPOSED: Final = "."
+MISSING: Final = "!"
+
+
+class Row(NamedTuple):
+    """A primitive and its cell in each column."""
+
+    name: str
+    cells: tuple[str, ...]
 
 
 def mark(cls: type[Op], rule: str) -> str:
     """One cell of the matrix."""
-    if rule == "native":
-        stated = [r for r in NATIVE_RULES if has_rule(cls, r)]
-        if stated:
-            return {"decompose": "."}.get(stated[0], "x")
-        absent = [getattr(cls, r) for r in NATIVE_RULES if isinstance(getattr(cls, r), Absent)]
-        return LETTERS[absent[0].reason] if absent else "!"
+    if rule != "native":
+        return _cell(cls, rule)
+    cells = {r: _cell(cls, r) for r in NATIVE_RULES}
+    stated = [r for r, cell in cells.items() if cell == STATED]
+    if stated:
+        return DECOMPOSED if stated == ["decompose"] else STATED
+    return next((cell for cell in cells.values() if cell != MISSING), MISSING)
+
+
+def _cell(cls: type[Op], rule: str) -> str:
     found = getattr(cls, rule)
     if isinstance(found, Absent):
         return LETTERS[found.reason]
-    return "!" if found is None else "x"
+    return MISSING if found is None or found is vars(Op)[rule] else STATED
 
 
-def rows() -> list[tuple[str, list[str]]]:
-    """(name, cells) of every primitive."""
-    return [(name, [mark(cls, r) for r in RULES]) for name, cls in sorted(Op.registry.items())]
+def matrix() -> list[Row]:
+    """Every primitive, by name."""
+    return [
+        Row(name, tuple(mark(cls, r) for r in RULES)) for name, cls in sorted(Op.registry.items())
+    ]
 
 
-def report() -> Iterator[str]:
+def counts(rows: list[Row]) -> dict[str, int]:
+    """How many cells hold each mark; reasons by their own words."""
+    words = {letter: reason for reason, letter in LETTERS.items()}
+    words |= {STATED: "stated", DECOMPOSED: "decomposed", MISSING: "missing"}
+    found = Counter(words[c] for row in rows for c in row.cells)
+    return {word: found[word] for word in words.values()}
+
+
+def report(rows: list[Row]) -> Iterator[str]:
     """The matrix, the legend and the counts."""
-    table = rows()
-    width = max(len(name) for name, _ in table)
+    width = max(len(row.name) for row in rows)
     yield f"{'primitive':{width}}  " + "  ".join(RULES)
-    for name, cells in table:
-        padded = [f"{c:^{len(r)}}" for c, r in zip(cells, RULES, strict=True)]
-        yield f"{name:{width}}  " + "  ".join(padded)
+    for row in rows:
+        cells = [f"{c:^{len(r)}}" for c, r in zip(row.cells, RULES, strict=True)]
+        yield f"{row.name:{width}}  {'  '.join(cells)}".rstrip()
     yield ""
-    yield "x stated   . by decomposition   ! missing"
-    yield from (f"{letter} absent: {reason}: {REASONS[reason]}" for reason, letter in LETTERS.items())
-    counts = Counter(c for _, cells in table for c in cells)
+    yield f"{STATED} stated   {DECOMPOSED} by decomposition   {MISSING} missing"
+    yield from (f"{LETTERS[reason]} {reason}: {words}" for reason, words in REASONS.items())
     yield ""
-    yield f"{len(table)} primitives, {len(table) * len(RULES)} rules: " + ", ".join(
-        f"{counts[c]} {c}" for c in sorted(counts)
+    found = counts(rows)
+    yield f"{len(rows)} primitives, {len(rows) * len(RULES)} rules: " + ", ".join(
+        f"{n} {word}" for word, n in found.items()
     )
 
 
 def main() -> int:
     """Print the report; 1 if a rule is missing."""
-    for line in report():
-        print(line)
-    return int(any("!" in cells for _, cells in rows()))
+    rows = matrix()
+    print("\n".join(report(rows)))
+    return int(any(MISSING in row.cells for row in rows))
 
 
 if __name__ == "__main__":

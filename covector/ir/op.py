@@ -6,20 +6,18 @@ that equality, hashing and printing follow.  `op(x, y)` binds: the current trace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from covector._base.context import context
 from covector.ir.avals import ShapedArray
 
-#: Why a rule cannot exist; the closed list that `debug.coverage` prints.
+#: Why a rule cannot exist: a closed list; `debug.coverage` prints how often each is given.
 REASONS = {
     "integer": "results are integers, booleans or keys: no derivative exists",
     "not linear": "not linear in any argument: there is nothing to transpose",
     "derived": "follows from the decomposition into simpler ops",
-    "call": "a call of a nested program: handled by the transformation itself",
-    "opaque": "a host or library routine: it has no meaning per element",
-    "effect": "its meaning is its effect",
+    "call": "holds programs: what transforms or runs it handles these itself",
 }
 
 
@@ -89,6 +87,10 @@ class Library(NamedTuple):
     attributes: tuple[Any, ...] = ()
 
 
+def _no_result(self: Op, *avals: ShapedArray) -> Any:
+    raise NotImplementedError(f"{self.name} has no result rule")
+
+
 class _Bind:
     """`op.bind(*args)`; of a class, `Add.bind(*args, **params)`, as primitives have it in JAX."""
 
@@ -122,13 +124,14 @@ class Op:
     #: All primitives by name.
     registry: ClassVar[dict[str, type[Op]]] = {}
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, registered: bool = True, **kwargs: Any) -> None:
+        """`registered=False`: a helper that no program holds, so that no law speaks of it."""
         super().__init_subclass__(**kwargs)
         own = cls.__dict__.get("__annotations__", {})
         added = tuple(k for k, t in own.items() if not str(t).startswith("ClassVar"))
         if added:
             cls._fields = tuple(f for f in cls._fields if f not in added) + added
-        if "name" in cls.__dict__ and cls.name:
+        if registered and "name" in cls.__dict__ and cls.name:
             Op.registry[cls.name] = cls
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -192,34 +195,33 @@ class Op:
 
     # The rules.  Each may be a method or `Absent(reason)`; a missing one fails the completeness
     # test.  In `jvp`, `transpose` a tangent or cotangent that is known to be zero is None.
+    # Their type is Any: primitives take as many arguments as they have, and families add fields.
 
-    def result(self, *avals: ShapedArray) -> Any:
-        """Output aval, or a tuple of them if `multiple_results`; refuses wrong arguments."""
-        raise NotImplementedError(f"{self.name} has no result rule")
-
+    #: `result(*avals)`: output aval, or a tuple of them if `multiple_results`; refuses wrong ones.
+    result: Any = _no_result
     #: `numpy(*arrays)`: the meaning, in NumPy.
-    numpy: ClassVar[Any] = None
+    numpy: Any = None
     #: `jvp(tools, primals, tangents)` -> (primal out(s), tangent out(s)).
-    jvp: ClassVar[Any] = None
+    jvp: Any = None
     #: `transpose(tools, ct(s), *args)` -> a cotangent (or None) for each argument; those the op
     #: is linear in arrive as `Linear`.
-    transpose: ClassVar[Any] = None
+    transpose: Any = None
     #: `batch(tools, size, args, dims)` -> (out(s), out dim(s)); a dim is an int or None.
-    batch: ClassVar[Any] = None
+    batch: Any = None
     #: `kernel(ask, index)` -> Expr(s): the native meaning of the element at `index` (ir.kernel).
-    kernel: ClassVar[Any] = None
+    kernel: Any = None
     #: Instead of `kernel`, for ops that write at computed places: `push(ask)` -> Push.
-    push: ClassVar[Any] = None
+    push: Any = None
     #: Instead of `kernel`, for running reductions: `cumulate(ask)` -> Cumulate.
-    cumulate: ClassVar[Any] = None
+    cumulate: Any = None
     #: Instead of, or beside, `kernel`: `library(*avals)` -> Library or None.
-    library: ClassVar[Any] = None
+    library: Any = None
     #: Instead of `kernel`: `decompose(*args)`, the op in terms of simpler ops.
-    decompose: ClassVar[Any] = None
+    decompose: Any = None
     #: `stablehlo(writer, *operands)`: the text for XLA.
-    stablehlo: ClassVar[Any] = None
+    stablehlo: Any = None
     #: `samples()` -> iterable of Sample.
-    samples: ClassVar[Callable[[], Iterable[Sample]] | None] = None
+    samples: Any = None
 
 
 NATIVE_RULES = ("kernel", "push", "cumulate", "library", "decompose")

@@ -14,6 +14,7 @@ from covector.numpy.convert import (
     array_operand,
     broadcast,
     is_kind,
+    like,
     number,
     operands,
     promote,
@@ -26,7 +27,7 @@ point = ops.pointwise
 
 
 def _zero(x: Any) -> Any:
-    return number(x, 0)
+    return like(x, 0)
 
 
 def reciprocal(x: Any, /) -> Any:
@@ -87,7 +88,7 @@ def _logaddexp(x1: Any, x2: Any) -> Any:
         gap = point.sub(point.min_(x1, x2), larger)
         same = point.eq(x1, x2)
         same = point.and_(same, isinf(larger))
-    zero = ops.families.like(gap, 0)
+    zero = like(gap, 0)
     gap = select(same, zero, gap)
     return point.add(larger, point.log1p(point.exp(gap)))
 
@@ -100,7 +101,7 @@ def logaddexp2(x1: Any, x2: Any, /) -> Any:
     1.0
     """
     x1, x2 = broadcast("logaddexp2", *promote_inexact(*operands("logaddexp2", x1, x2)))
-    log_two = ops.families.like(x1, float(np.log(2)))
+    log_two = like(x1, float(np.log(2)))
     return point.div(_logaddexp(point.mul(x1, log_two), point.mul(x2, log_two)), log_two)
 
 
@@ -124,7 +125,7 @@ def _floor_divide(x1: Any, x2: Any) -> Any:
     if is_kind(x1, np.unsignedinteger):
         return point.div(x1, x2)
     if is_kind(x1, np.integer):
-        quotient, one = point.div(x1, x2), number(x1, 1)
+        quotient, one = point.div(x1, x2), like(x1, 1)
         uneven = point.ne(point.rem(x1, x2), _zero(x1))
         down = point.and_(point.ne(point.sign(x1), point.sign(x2)), uneven)
         return select(down, point.sub(quotient, one), quotient)
@@ -146,11 +147,19 @@ mod = remainder
 
 
 def _remainder(x1: Any, x2: Any) -> Any:
-    rest, zero = point.rem(x1, x2), _zero(x1)
+    rest, zero = _rest(x1, x2), _zero(x1)
     if is_kind(x1, np.unsignedinteger):
         return rest
     differ = point.ne(point.lt(rest, zero), point.lt(x2, zero))
     return select(point.and_(differ, point.ne(rest, zero)), point.add(rest, x2), rest)
+
+
+def _rest(x1: Any, x2: Any) -> Any:
+    """The remainder with the sign of x1; of integers, 0 where the divisor is."""
+    rest = point.rem(x1, x2)
+    if not is_kind(x1, np.integer):
+        return rest
+    return select(point.eq(x2, _zero(x2)), _zero(x1), rest)
 
 
 def fmod(x1: Any, x2: Any, /) -> Any:
@@ -161,11 +170,7 @@ def fmod(x1: Any, x2: Any, /) -> Any:
     -1.0
     """
     x1, x2 = broadcast("fmod", *promote_numeric(*operands("fmod", x1, x2)))
-    rest = point.rem(x1, x2)
-    if is_kind(x1, np.integer):
-        zero = _zero(x2)
-        return select(point.eq(x2, zero), zero, rest)
-    return rest
+    return _rest(x1, x2)
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
@@ -184,7 +189,7 @@ def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
 
 
 def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
-    zero, one = _zero(x1), number(x1, 1)
+    zero, one = _zero(x1), like(x1, 1)
     rest = point.rem(x1, x2)
     dividend = select(point.eq(x2, zero), x1, point.sub(x1, rest))  # x / 0 is infinite, not NaN
     quotient = point.div(dividend, x2)
@@ -205,7 +210,7 @@ def modf(x: Any, /, out: Any = None) -> tuple[Any, Any]:
     (x,) = promote_inexact(*operands("modf", x))
     if is_kind(x, np.complexfloating):
         raise TypeError("modf does not support complex-valued inputs")
-    whole = select(point.ge(x, ops.families.like(x, 0)), point.floor(x), point.ceil(x))
+    whole = select(point.ge(x, like(x, 0)), point.floor(x), point.ceil(x))
     return point.sub(x, whole), whole
 
 
@@ -238,7 +243,7 @@ pow = power
 
 def _integer_power(x: Any, n: Any) -> Any:
     """By squaring; a negative exponent gives 0 save for the bases 1 and -1."""
-    zero, one = _zero(x), number(x, 1)
+    zero, one = _zero(x), like(x, 1)
     signed = is_kind(x, np.signedinteger)
     total, factor, rest = one, x, n
     for _ in range(8 * typeof(x).dtype.itemsize - signed):
@@ -249,7 +254,7 @@ def _integer_power(x: Any, n: Any) -> Any:
     if not signed:
         return total
     odd = point.ne(point.and_(n, one), zero)
-    minus_one = number(x, -1)
+    minus_one = like(x, -1)
     of_minus_one = select(odd, minus_one, one)
     inverse = select(point.eq(x, one), one, select(point.eq(x, minus_one), of_minus_one, zero))
     return select(point.lt(n, zero), inverse, total)
@@ -265,7 +270,6 @@ def hypot(x1: Any, x2: Any, /) -> Any:
     x1, x2 = broadcast("hypot", *promote_inexact(*operands("hypot", x1, x2)))
     if is_kind(x1, np.complexfloating):
         raise ValueError("hypot does not support complex-valued inputs")
-    like = ops.families.like
     x1, x2 = point.abs_(x1), point.abs_(x2)
     large, small = point.max_(x1, x2), point.min_(x1, x2)
     empty = point.eq(large, like(large, 0))
@@ -278,7 +282,6 @@ def hypot(x1: Any, x2: Any, /) -> Any:
 
 def safe_sqrt(x: Any) -> Any:
     """The square root of what is not negative, whose derivative at 0 counts as 0."""
-    like = ops.families.like
     zero = point.eq(x, like(x, 0))
     root = point.sqrt(select(zero, like(x, 1), x))
     return select(zero, like(x, 0), root)
@@ -324,7 +327,6 @@ def heaviside(x1: Any, x2: Any, /) -> Any:
     [0.0, 0.5, 1.0]
     """
     x1, x2 = broadcast("heaviside", *promote_inexact(*operands("heaviside", x1, x2)))
-    like = ops.families.like
     zero = like(x1, 0)
     above = select(point.gt(x1, zero), like(x1, 1), select(point.ne(x1, x1), x1, x2))
     return select(point.lt(x1, zero), zero, above)

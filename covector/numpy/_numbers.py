@@ -15,6 +15,7 @@ from covector.numpy.convert import (
     broadcast,
     cast,
     is_kind,
+    like,
     number,
     operands,
     promote,
@@ -23,7 +24,6 @@ from covector.numpy.convert import (
 )
 
 point = ops.pointwise
-like = ops.families.like
 
 #: For each float dtype: bits of the mantissa, bias of the exponent, the integer of its width.
 _FORMATS = {

@@ -122,7 +122,7 @@ def promote_numeric(*args: Any) -> tuple[Any, ...]:
 def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
     """`x` as `dtype`; a Python or NumPy scalar is converted at once."""
     aval = typeof(x)
-    if aval.dtype == dtype and (aval.weak_type == weak or isinstance(x, SCALARS)):
+    if aval.dtype == dtype and aval.weak_type == weak:
         return x
     if not isinstance(x, _CONSTANTS):
         return ops.cast.convert_element_type(x, dtype, weak)
@@ -159,6 +159,10 @@ def is_kind(x: Any, kind: Any) -> bool:
     """Whether the dtype of `x` (an array or a dtype) belongs to `kind`, such as np.integer."""
     dtype = x if isinstance(x, np.dtype) else typeof(x).dtype
     return dtypes.issubdtype(dtype, kind)
+
+
+#: The number in the dtype of an array, weakly typed if the array is: `like(x, value)`.
+like = ops.families.like
 
 
 def number(x: Any, value: Any) -> Any:

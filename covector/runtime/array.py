@@ -456,7 +456,6 @@ else:
         return _native.copy_in(source, source.nbytes)  # type: ignore[union-attr]
 
     pool.use(_native.allocator)
-    _native.connect(memory, Deleted("donated to a program"))
 
 
 #: Below this many bytes a copy is cheaper than keeping somebody's memory.
@@ -490,6 +489,10 @@ def from_numpy(x: Any, aval: ShapedArray | None = None, *, give: bool = False) -
         raise ValueError(f"from_numpy: {aval.str_short()} was wanted; got shape {elements.shape}")
     mine = give or (elements is not x and not isinstance(x, np.ndarray))
     return wrap(aval, take(elements) if mine else copy_in(elements))
+
+
+if _native is not None:
+    _native.connect(memory, from_numpy, Deleted("donated to a program"))
 
 
 def duplicate(x: Array) -> Any:
@@ -571,8 +574,13 @@ shards: list[Callable[[Array], list[Any]]] = []
 
 
 def install_methods(methods: Mapping[str, Any]) -> None:
-    """Adds operations to the class: functions, properties or descriptors by name."""
+    """Adds operations to the class: functions, properties or descriptors by name.
+
+    Iteration stays as it is here: a concrete array needs no operation for it.
+    """
     for name, method in methods.items():
+        if name in ("__iter__", "__reversed__"):
+            continue
         if _native is None or not _native.set_method(name, method):
             setattr(Array, name, method)
 

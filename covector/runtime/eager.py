@@ -19,11 +19,10 @@ from covector._base.config import config
 from covector._base.context import context, quiet
 from covector.ir.avals import ShapedArray
 from covector.runtime import array as arrays
-from covector.runtime.array import Array
 from covector.runtime.dispatch import executable
 from covector.runtime.entry import Record, callable_class, operator_entry, signature
 from covector.runtime.native import native
-from covector.runtime.patterns import Pattern, pattern_of, result_steps
+from covector.runtime.patterns import NUMBERS, Pattern, pattern_of, result_steps
 from covector.runtime.sequence import sequence
 from covector.trace.stage import trace_to_jaxpr
 
@@ -113,7 +112,7 @@ def _exact(leaves: Sequence[Any], avals: Sequence[ShapedArray]) -> bool:
 
     A number meets a narrow type directly, an array of the default type is rounded twice.
     """
-    if all(type(x) is Array for x in leaves):
+    if not any(type(x) in NUMBERS for x in leaves):
         return True
     return all(a.itemsize >= 4 or a.dtype.kind == "b" for a in avals)
 

@@ -21,6 +21,7 @@ from covector._base.config import config
 from covector._base.context import disturb, quiet
 from covector._base.options import Option
 from covector.ir.avals import ShapedArray
+from covector.ir.values import typeof
 from covector.runtime import array as arrays
 from covector.runtime.array import Array
 from covector.runtime.backend import MemoryStats, NativeCode
@@ -95,7 +96,7 @@ def run_code(
 def _run_record(record: Record, leaves: Sequence[Any], integers: list[int]) -> Any:
     """Runs a record in Python."""
     views = [
-        arrays.host(x) if type(x) is Array else np.asarray(x, aval.dtype)
+        arrays.host(x if type(x) is Array else arrays.from_numpy(x, aval))
         for x, aval in zip(leaves, record.in_avals, strict=True)
     ]
     numbers = [i % n for i, n in zip(integers, record.bounds, strict=True)]
@@ -119,7 +120,12 @@ def signature(leaves: Sequence[Any]) -> tuple[Any, ...] | None:
     """(aval, sharding's id) of each leaf; None if one is no ready array or number that fits."""
     found = []
     for x in leaves:
-        if type(x) is Array:
+        if type(x) is np.ndarray:
+            try:
+                found.append((typeof(x), id(None)))
+            except TypeError:  # an object array, say
+                return None
+        elif type(x) is Array:
             if isinstance(x.buffer, arrays.GONE):
                 return None
             found.append((x.aval, id(getattr(x, "_sharding", None))))

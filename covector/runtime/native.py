@@ -26,9 +26,11 @@ class Native(Protocol):
     def entry_type(self, cls: type) -> type:
         """`cls` as a type whose instances are called natively."""
 
-    def connect(self, resolve: Callable[[Any], Any], deleted: Any) -> None:
-        """`resolve(x)` waits for, or refuses, an array without memory; `deleted` is what a donated
-        array holds."""
+    def connect(
+        self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any], deleted: Any
+    ) -> None:
+        """`resolve(x)` waits for, or refuses, an array without memory; `from_numpy` makes an array
+        of a NumPy array; `deleted` is what a donated array holds."""
 
     def add_record(self, entry: Any, pattern: Any, record: Any, always: bool) -> None:
         """Files a record of an entry under a pattern; always: whatever the quiet word says."""

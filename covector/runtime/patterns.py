@@ -195,7 +195,10 @@ NUMBERS: Final = (float, int, bool)
 
 
 def _is_leaf(x: Any) -> bool:
-    return type(x) is Array or type(x) in NUMBERS
+    return type(x) in _LEAVES
+
+
+_LEAVES: Final = frozenset({Array, np.ndarray, *NUMBERS})
 
 
 # What to do with a value that is no container: the kind of its step, or None to give up.

@@ -18,19 +18,19 @@ from covector.trace.tracer import Trace, Tracer, check_alive
 class StagedTracer(Tracer):
     """A value that will exist when the recorded program runs."""
 
-    __slots__ = ("source", "var")
+    __slots__ = ("source", "variable")
 
     _trace: StageTrace
 
     def __init__(self, trace: StageTrace, var: Var, source: Any = None) -> None:
-        self._trace, self.var, self.aval, self.source = trace, var, var.aval, source
+        self._trace, self.variable, self.aval, self.source = trace, var, var.aval, source
 
     def origin_message(self) -> str:
         """The user's line that made it, and the arguments that it depends on."""
         labels = self._trace.labels
-        if self.var in labels:
-            return f"It is {labels[self.var]}."
-        names = [labels[v] for v in self._trace.ancestors(self.var) if labels.get(v)]
+        if self.variable in labels:
+            return f"It is {labels[self.variable]}."
+        names = [labels[v] for v in self._trace.ancestors(self.variable) if labels.get(v)]
         computed = f" from {', '.join(names)}" if names else ""
         return f"It was computed at {self.source}{computed}."
 
@@ -68,7 +68,7 @@ class StageTrace(Trace):
     def atom(self, x: Any) -> Atom:
         """`x` as an operand: its variable, a literal, or the variable of a captured constant."""
         if isinstance(x, StagedTracer) and x._trace is self:
-            return x.var
+            return x.variable
         if isinstance(x, Tracer):
             check_alive(x)
         elif not isinstance(x, np.ndarray) or x.ndim == 0:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from covector.backends.cpu.emit import spread
 from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import (
     Accumulator,
@@ -260,6 +261,7 @@ def targets() -> dict[str, Target]:
     make = lambda **kw: Target(h.triple, h.cpu, h.features, **kw)  # noqa: E731
     return {
         "native": h,
+        "threads": h,
         "masked": make(tail="masked"),
         "epilogue": make(tail="epilogue"),
         "narrow": make(vector_bytes=16),
@@ -268,6 +270,14 @@ def targets() -> dict[str, Target]:
 
 
 def one(seed: int, target: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        if target == "threads":  # every loop that may be is spread over the workers
+            patch.setattr(spread, "WORTH", 0)
+            patch.setattr(spread, "QUANTUM", 1)
+        run_one(seed, target)
+
+
+def run_one(seed: int, target: str) -> None:
     rng = random.Random(seed)
     maker = Maker(rng)
     kernel = maker.kernel()
@@ -277,7 +287,7 @@ def one(seed: int, target: str) -> None:
     check(kernel, arrays, symbols, rtol=1e-6, target=targets()[target])
 
 
-@pytest.mark.parametrize("target", ["native", "masked", "epilogue", "narrow", "wide"])
+@pytest.mark.parametrize("target", ["native", "threads", "masked", "epilogue", "narrow", "wide"])
 @given(st.integers(0, 10**9))
 @settings(max_examples=25)
 def test_random_programs(target, seed):

@@ -1,15 +1,17 @@
 """Options: reading, updating, scoped overrides, keys, hooks, environment."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 
 from covector._base import config as module
 from covector._base.config import Config, PerConfig, TraceKey, config, make_user_context
-from covector._base.options import INERT, OPTIONS, Option
+from covector._base.options import INERT, NOT_YET, OPTIONS, Option
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +40,18 @@ def test_every_option_has_its_default_and_takes_it():
         assert option.doc
         assert config.read(option.name) == config.read(option.jax_name)
         assert getattr(config, option.jax_name) == getattr(config, option.name)
+
+
+def test_an_option_says_so_if_nothing_acts_on_it():
+    """What reads an option reads it as `config.name`, somewhere in the package."""
+    own = {"config.py", "options.py"}
+    files = [p for p in Path(module.__file__).parents[1].rglob("*.py") if p.name not in own]
+    source = "\n".join(p.read_text(encoding="utf-8") for p in files)
+    for option in OPTIONS:
+        acted_on = re.search(rf"\bconfig\.{option.name}\b|config, \"{option.name}\"", source)
+        assert (option.name in NOT_YET) == (acted_on is None), option.name
+        assert option.doc.endswith("Not acted on yet.") == (acted_on is None)
+    assert set(NOT_YET) <= {option.name for option in OPTIONS}
 
 
 def test_update_by_any_name():

@@ -13,7 +13,7 @@ import numpy as np
 
 from covector.ir.avals import ShapedArray
 from covector.ir.index import ZERO, affine
-from covector.ir.jaxpr import Equation, Jaxpr, Literal, Var
+from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ir.op import Cumulate, Library, Op, Push
 from covector.ir.scalar import compare, const, expr, select
 
@@ -399,9 +399,10 @@ class Build:
         atoms = [
             a if isinstance(a, Var) else Literal(dtype.type(a), ShapedArray((), dtype)) for a in args
         ]
-        out = Var(op.result(*[a.aval for a in atoms]))
-        self.eqns.append(Equation(op, atoms, [out]))
-        return out
+        made = op.result(*[a.aval for a in atoms])
+        outs = [Var(a) for a in (made if op.multiple_results else [made])]
+        self.eqns.append(Equation(op, atoms, outs))
+        return outs if op.multiple_results else outs[0]
 
     def __getattr__(self, word):
         if word not in NUMPY:
@@ -424,6 +425,9 @@ class Build:
     def jaxpr(self, *outputs):
         return Jaxpr([], self.invars, outputs, self.eqns)
 
+    def closed(self, *outputs):
+        return ClosedJaxpr(self.jaxpr(*outputs), [])
+
 
 def oracle(jaxpr: Jaxpr, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """The results of the program by each op's NumPy rule."""
@@ -434,8 +438,9 @@ def oracle(jaxpr: Jaxpr, inputs: Sequence[np.ndarray]) -> list[np.ndarray]:
 
     with np.errstate(all="ignore"):
         for eqn in jaxpr.eqns:
-            out = np.asarray(eqn.op.numpy(*map(read, eqn.invars)))
-            env[eqn.outvars[0]] = out.astype(eqn.outvars[0].aval.dtype)
+            out = eqn.op.numpy(*map(read, eqn.invars))
+            for v, x in zip(eqn.outvars, out if eqn.op.multiple_results else [out], strict=True):
+                env[v] = np.asarray(x).astype(v.aval.dtype)
     return [np.asarray(read(v)) for v in jaxpr.outvars]
 
 
@@ -451,3 +456,65 @@ def random_inputs(jaxpr: Jaxpr, seed: int = 0) -> list[np.ndarray]:
         else:
             out.append(rng.standard_normal(v.aval.shape).astype(v.aval.dtype))
     return out
+
+
+class ToyWhile(Op):
+    """As the real `while`: the same name and fields (but not registered under it)."""
+
+    multiple_results = True
+    cond_jaxpr: Any
+    body_jaxpr: Any
+    cond_nconsts: int
+    body_nconsts: int
+
+    def result(self, *avals):
+        return tuple(avals[self.cond_nconsts + self.body_nconsts :])
+
+    def numpy(self, *xs):
+        a, b = self.cond_nconsts, self.cond_nconsts + self.body_nconsts
+        carry = list(xs[b:])
+        while oracle(self.cond_jaxpr.jaxpr, [*xs[:a], *carry])[0]:
+            carry = oracle(self.body_jaxpr.jaxpr, [*xs[a:b], *carry])
+        return carry
+
+
+class ToyScan(Op):
+    multiple_results = True
+    jaxpr: Any
+    length: int
+    reverse: bool
+    num_consts: int
+    num_carry: int
+
+    def result(self, *avals):
+        outs = self.jaxpr.out_avals
+        rows = [ShapedArray((self.length, *a.shape), a.dtype) for a in outs[self.num_carry :]]
+        return (*outs[: self.num_carry], *rows)
+
+    def numpy(self, *xs):
+        a, b = self.num_consts, self.num_consts + self.num_carry
+        consts, carry, rows = xs[:a], list(xs[a:b]), xs[b:]
+        ys = [[None] * self.length for _ in self.jaxpr.out_avals[self.num_carry :]]
+        for i in range(self.length)[:: -1 if self.reverse else 1]:
+            new = oracle(self.jaxpr.jaxpr, [*consts, *carry, *[x[i] for x in rows]])
+            carry = new[: self.num_carry]
+            for column, y in zip(ys, new[self.num_carry :], strict=True):
+                column[i] = y
+        outs = self.jaxpr.out_avals[self.num_carry :]
+        empty = [np.zeros((0, *a.shape), a.dtype) for a in outs]
+        return [*carry, *(np.stack(c) if c else e for c, e in zip(ys, empty, strict=True))]
+
+
+class ToyCond(Op):
+    multiple_results = True
+    branches: tuple
+
+    def result(self, index, *avals):
+        return tuple(self.branches[0].out_avals)
+
+    def numpy(self, index, *xs):
+        which = int(np.clip(index, 0, len(self.branches) - 1))
+        return oracle(self.branches[which].jaxpr, xs)
+
+
+ToyWhile.name, ToyScan.name, ToyCond.name = "while", "scan", "cond"

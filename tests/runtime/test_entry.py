@@ -65,7 +65,7 @@ def test_a_record_runs_and_anything_else_falls_back():
     assert add(x, x).tolist() == [2, 4, 6]
     assert add(x, x).aval is f32(3)
     assert float(add(s, s)) == 4
-    for args in [(x, s), (x,), (x, x, x), (), (x, np.ones(3, np.float32)), (x, "text"),
+    for args in [(x, s), (x,), (x, x, x), (), (x, np.ones(2, np.float32)), (x, "text"),
                  (vector(1, 2), vector(1, 2)), (s, 2.0), (s, 2), (s, True), (s, None)]:  # fmt: skip
         with pytest.raises(Missed) as caught:
             add(*args)
@@ -118,6 +118,29 @@ def test_python_numbers_are_weak_scalars():
         assert refused(entry, 1, big)
     assert refused(entry, 1, True)
     assert refused(entry, 1, 1j)
+
+
+def test_numpy_arrays_become_arrays():
+    add = adder(3, None)
+    x, n = vector(1, 2, 3), np.array([1, 2, 3], np.float32)
+    assert add(x, n).tolist() == add(n, x).tolist() == add(n, n).tolist() == [2, 4, 6]
+    assert add(n.astype(np.float64)[::-1], x).tolist() == [4, 4, 4]
+    assert float(add(np.array(1.0), scalar(2))) == 3
+    assert n.tolist() == [1, 2, 3]
+    for wrong in (np.array([1, 2], np.float32), np.array([1, 2, 3]), np.array([None] * 3), "text",
+                  np.float32(1), np.ma.masked_array([1, 2, 3])):  # fmt: skip
+        with pytest.raises(Missed) as caught:
+            add(x, wrong)
+        assert caught.value.args[0][1] is wrong
+    nested = Entry(missed)
+    record = Record(code(ADD, symbols=[3]), [f32(3), f32(3)], [f32(3)])
+    nested.add_record(pattern_of(({"a": x, "b": [n]},)), record)
+    assert nested({"a": n, "b": [n]}).tolist() == [2, 4, 6]
+    assert nested({"a": x, "b": [x]}).tolist() == [2, 4, 6]
+    before = [sys.getrefcount(v) for v in (x, n, add, x.aval)]
+    for _ in range(1000):
+        add(x, n), nested({"a": n, "b": [x]}), refused(add, n, "text"), refused(add, n, n[:2])
+    assert [sys.getrefcount(v) for v in (x, n, add, x.aval)] == before
 
 
 def test_python_numbers_under_x64():
@@ -302,7 +325,7 @@ def test_leaves_of_dicts_are_in_the_order_of_keys():
 def test_structures_that_have_no_pattern():
     s = scalar(1)
     for args in [({s: 1} if False else {(1, 2): s},), ({"a": s, 1: s},), (object(),), ("text",),
-                 (collections.OrderedDict(a=s),), (np.ones(2),)]:  # fmt: skip
+                 (collections.OrderedDict(a=s),), (np.float32(2),)]:  # fmt: skip
         assert pattern_of(args) is None
 
 

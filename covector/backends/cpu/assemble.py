@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
 import llvmlite.binding as llvm
 
-from covector._base.config import config
+from covector._base import log
 from covector.backends.cpu.target import Target
 
 _machines: Final[dict[tuple[int, str], Any]] = {}
@@ -32,11 +31,11 @@ def module_text(target: Target, functions: Iterable[str], declared: Iterable[str
 def assemble(text: str, target: Target) -> bytes:
     """Object code of a module's text."""
     machine = _machine(target)
-    show("llvm", 4, text)
+    log.show(4, "LLVM IR", text)
     with _lock:  # a target machine is not to be used by two threads at once
         module = _parse(text)
-        if config.debug >= 5:
-            show("assembly", 5, machine.emit_assembly(module))
+        if log.wanted(5):
+            log.show(5, "assembly", machine.emit_assembly(module))
         return machine.emit_object(module)
 
 
@@ -65,9 +64,3 @@ def _machine_unlocked(target: Target) -> Any:
     if key not in _machines:
         _machines[key] = target.machine(OPTIMISATION)
     return _machines[key]
-
-
-def show(what: str, level: int, text: str) -> None:
-    """Prints a stage if COVECTOR_DEBUG asks for it."""
-    if config.debug >= level:
-        print(f"; {what}\n{text}", file=sys.stderr)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,8 @@ class CpuBackend:
 
         NotImplementedError for what has no native rule.
         """
-        if closed.consts:
+        # Who wants to see the passes wants them to run.
+        if closed.consts or log.wanted(3):
             compiled, consts = _compile(closed)
         else:
             compiled, consts = _from_disk(closed)
@@ -63,7 +65,7 @@ def _from_disk(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[An
     bundle = cache.lookup(key)
     found = None if bundle is None else executable.load_program(bundle)
     if found is not None:
-        log.debug(1, "%s: from the cache on disk", name)
+        log.debug(1, "load %s from the cache on disk", name)
         return found, []
     compiled, consts = _compile(closed)
     if not consts:
@@ -72,9 +74,12 @@ def _from_disk(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[An
 
 
 def _compile(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[Any]]:
+    start = time.perf_counter()
     program, consts = pipeline.compile_program(closed)
-    log.debug(1, "compile %s: %d kernels", program.name, len(program.kernels))
-    return executable.compile_program(program), consts
+    compiled = executable.compile_program(program)
+    log.debug(1, "compile %s: kernels: %d, %.1f ms", program.name, len(program.kernels),
+              (time.perf_counter() - start) * 1e3)  # fmt: skip
+    return compiled, consts
 
 
 def _stages(closed: ClosedJaxpr) -> dict[str, Callable[[], str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
+import hashlib
 import itertools
 import platform
 import threading
@@ -12,6 +12,8 @@ from typing import Any, Final, final
 
 import llvmlite.binding as llvm
 
+from covector.backends.cpu import cache, workers
+from covector.backends.cpu.assemble import assemble
 from covector.backends.cpu.target import Target, host
 
 #: Functions of the C library that code may call: the heap, and what LLVM falls back on.
@@ -50,17 +52,36 @@ def link(
     images: Iterable[bytes], names: Iterable[str], symbols: Mapping[str, int] | None = None
 ) -> CompiledModule:
     """Loads object files as one library; `symbols` are addresses of what it imports."""
+    images, symbols = tuple(images), dict(symbols or {})
+    if any(workers.SYMBOL.encode() in image for image in images):
+        symbols[workers.SYMBOL] = workers.address(_pool_code)
+    return _load(images, names, symbols)
+
+
+def _load(
+    images: Iterable[bytes], names: Iterable[str], symbols: Mapping[str, int]
+) -> CompiledModule:
     names = tuple(names)
     with _lock:
         builder = llvm.JITLibraryBuilder()
         for image in images:
             builder.add_object_img(image)
-        for name, address in {**_runtime(), **(symbols or {})}.items():
+        for name, address in {**_runtime(), **symbols}.items():
             builder.import_symbol(name, address)
         for name in names:
             builder.export_symbol(name)
         tracker = builder.link(_jit(host()), f"covector{next(_count)}")
         return CompiledModule(tracker, names)
+
+
+def _pool_code(text: str, names: Iterable[str], symbols: Mapping[str, int]) -> CompiledModule:
+    """The code of the worker threads."""
+    key = "w" + hashlib.sha256(f"{host().fingerprint}\n{text}".encode()).hexdigest()
+    image = cache.lookup(key)
+    if image is None:
+        image = assemble(text, host())
+        cache.store(key, image)
+    return _load([image], names, symbols)
 
 
 def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> None:

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, final
 
+import ml_dtypes
+
 from covector import dtypes
+from covector.compiler.libraries import chosen
 from covector.ir.avals import ShapedArray
 from covector.ir.index import Affine
 from covector.ir.jaxpr import Atom, Equation, Literal, Var
@@ -17,6 +20,8 @@ from covector.ir.op import Library, Op, has_rule
 from covector.ir.scalar import Expr, const
 
 Shape = tuple[Affine, ...]
+#: Ops of nested programs; `compiler.control` knows how each is laid out.
+CONTROL = frozenset({"while", "scan", "cond"})
 
 
 @final
@@ -81,22 +86,24 @@ class Node:
 
 
 def native_rule(op: Op) -> str:
-    """Which of its rules the planner uses without a library: 'kernel', 'push', 'cumulate', ''."""
+    """Which of its rules the planner uses without a library: 'kernel', 'push', 'cumulate',
+    'control' (of nested programs), or ''."""
     for rule in ("kernel", "push", "cumulate"):
         if has_rule(op, rule):
             return rule
-    return ""
+    return "control" if op.name in CONTROL else ""
 
 
 @final
 class Graph:
     """The nodes of a program in order, and its values by variable."""
 
-    __slots__ = ("nodes", "values")
+    __slots__ = ("constants", "nodes", "values")
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.values: dict[Any, Value] = {}
+        self.constants: dict[Expr, Value] = {}
 
     def input(self, key: Any, shape: Shape, dtype: str) -> Value:
         """A further input, found under `key`."""
@@ -118,6 +125,29 @@ class Graph:
         return node
 
 
+    def constant(self, e: Expr) -> Value:
+        """A literal as a value that can stand in memory."""
+        if e not in self.constants:
+            self.constants[e] = self.apply(Constant(e), (), [()], [e.dtype]).outs[0]
+        return self.constants[e]
+
+
+@final
+class Constant(Op, registered=False):
+    """A scalar that must stand in memory: a result, or an operand of what is no kernel."""
+
+    name = "constant"
+    value: Expr
+
+    def result(self) -> ShapedArray:
+        """A scalar."""
+        return ShapedArray((), getattr(ml_dtypes, self.value.dtype, self.value.dtype))
+
+    def kernel(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """The number."""
+        return self.value
+
+
 def graph_of(inputs: Iterable[Var], eqns: Iterable[Equation]) -> Graph:
     """The graph of a program whose inputs are `inputs`."""
     graph = Graph()
@@ -133,20 +163,18 @@ def graph_of(inputs: Iterable[Var], eqns: Iterable[Equation]) -> Graph:
         graph.input(v, shape_of(v.aval), element_type(v.aval.dtype))
     for eqn in eqns:
         args = [operand(v, graph.values) for v in eqn.invars]
+        library = chosen(eqn.op, [v.aval for v in eqn.invars])
+        if library is not None or native_rule(eqn.op) != "kernel":
+            args = [graph.constant(a) if isinstance(a, Expr) else a for a in args]
         node = graph.apply(
             eqn.op,
             args,
             [shape_of(v.aval) for v in eqn.outvars],
             [element_type(v.aval.dtype) for v in eqn.outvars],
-            library_of(eqn.op, [v.aval for v in eqn.invars]),
+            library,
         )
         graph.values.update(zip(eqn.outvars, node.outs, strict=True))
     return graph
-
-
-def library_of(op: Op, avals: Sequence[ShapedArray]) -> Library | None:
-    """The routine that `op` wants to be for these arguments, or None."""
-    return op.library(*avals) if has_rule(op, "library") else None
 
 
 def operand(v: Atom, values: Mapping[Any, Value]) -> Value | Expr:

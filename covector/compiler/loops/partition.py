@@ -64,6 +64,8 @@ class Partition:
         #: Values in memory that no step makes yet; and which of them are computed from which.
         self.wanted: dict[Value, None] = {}
         self.users: dict[Value, dict[Value, None]] = {}
+        #: Values that share no kernel, since their steps would wait for one another.
+        self.lone: set[Value] = set()
 
     def run(self) -> list[Step]:
         """The steps, in order."""
@@ -71,6 +73,14 @@ class Partition:
             self.need(v)
         for v in self._forced():
             self.need(v)
+        self._settle()
+        while (step := self._circular()) is not None:
+            self._separate(step)
+            self._settle()
+        return self._ordered()
+
+    def _settle(self) -> None:
+        """Make steps until every value in memory has one, and none computes what another does."""
         stale: dict[Step, None] = {}
         while self.queue or stale:
             if not self.queue:
@@ -87,7 +97,36 @@ class Partition:
                 self._forget(step)
             step = self._step_for(value)
             stale.pop(step, None)
-        return self._ordered()
+
+    def _circular(self) -> Step | None:
+        """A step of several values that waits for itself, through others (which changed since it
+        was made); None if the steps can be put in order."""
+        done: set[Step] = set()
+        for root in {self.maker[v]: None for v in self.outputs}:
+            path: dict[Step, None] = {}
+            stack = [(root, False)]
+            while stack:
+                step, leaving = stack.pop()
+                if leaving:
+                    del path[step]
+                    done.add(step)
+                    continue
+                if step in done:
+                    continue
+                if step in path:
+                    circle = list(path)[list(path).index(step) :]
+                    return next(s for s in circle if len(s.makes) > 1)
+                path[step] = None
+                stack.append((step, True))
+                stack.extend((self.maker[v], False) for v in step.loads if v.node is not None)
+        return None
+
+    def _separate(self, step: Step) -> None:
+        """A step of its own for each value that `step` makes."""
+        self.lone.update(step.makes)
+        for v in step.makes[1:]:
+            self._drop(step, v)
+        self._lower(step)
 
     def _forced(self) -> list[Value]:
         """Values that live in memory whatever the kernels are: operands of libraries, results of
@@ -100,7 +139,7 @@ class Partition:
         for node in self.graph.nodes:
             if live >> node.position & 1 and node.rule != "kernel":
                 found += node.outs
-                if node.rule == "library":
+                if node.rule in ("library", "control"):
                     found += [a for a in node.args if isinstance(a, Value)]
         return found
 
@@ -170,9 +209,14 @@ class Partition:
 
     def _attempt(self, step: Step) -> None:
         own = set(step.makes)
+        roots = sum(1 << p for p in {v.node.position for v in own if v.node is not None})
 
         def in_memory(v: Value) -> bool:
-            return v.node is None or v in self.memory or (v not in own and self._elsewhere(v, step))
+            if v.node is None or v in own:
+                return True
+            if len(own) > 1 and v.node.rule == "kernel" and self.ancestors[v.node.position] & roots:
+                return False  # made from what this kernel makes: computed again, not waited for
+            return v in self.memory or self._elsewhere(v, step)
 
         if step.group is not None:
             self._forget(step)
@@ -182,7 +226,7 @@ class Partition:
             for v, cost in step.group.inlined.items():
                 self.costly[v] = cost
                 self.inlined.setdefault(v, {})[step] = None
-        elif step.node is not None and step.node.rule == "library":
+        elif step.node is not None and step.node.rule in ("library", "control"):
             step.arguments = [v for v in step.node.args if isinstance(v, Value)]
         elif step.node is not None and step.node.rule == "push":
             step.kernel, step.arguments, step.base = lower_push(step.node, in_memory)
@@ -227,6 +271,8 @@ class Partition:
     def _widen(self, step: Step) -> None:
         """Let the kernel store other values that are wanted, where they share its loads."""
         (first,) = step.makes
+        if first in self.lone:
+            return
         near: dict[Value, None] = {}
         for s in self._sources(first):
             near[s] = None
@@ -234,7 +280,7 @@ class Partition:
                 near |= self.users.get(s, {})
         found = []
         for v in near:
-            if v in self.wanted and v.node is not None and v.node.rule == "kernel":
+            if v in self.wanted and v.node is not None and v.node.rule == "kernel" and v not in self.lone:
                 if v is not first and (_fits(v, first) or _fits(first, v)):
                     found.append(v)
         found = sorted(found, key=lambda v: -v.position)[: GROUP_SIZE - 1]
@@ -287,14 +333,30 @@ class Partition:
         return False
 
     def _cyclic(self, step: Step) -> bool:
-        """Whether something that the step loads depends on something that it makes."""
-        roots = 0
+        """Whether something that the step loads depends on something that it makes: through the
+        program, or through another step that makes several values at once."""
+        makes, roots = set(step.makes), 0
         for v in step.makes:
             assert v.node is not None
             roots |= 1 << v.node.position
-        return any(
-            v.node is not None and self.ancestors[v.node.position] & roots for v in step.loads
-        )
+        seen: set[Value] = set()
+        stack = list(step.loads)
+        while stack:
+            v = stack.pop()
+            if v in makes:
+                return True
+            if v.node is None or v in seen:
+                continue
+            seen.add(v)
+            if self.ancestors[v.node.position] & roots:
+                return True
+            maker = self.maker.get(v)
+            if maker is not None and maker is not step.replaces:
+                seen.update(maker.makes)
+                stack.extend(maker.loads)
+            else:
+                stack.extend(a for a in v.node.args if isinstance(a, Value))
+        return False
 
     # Order
 

@@ -105,7 +105,7 @@ def lower_group(
         )
     kernel, values = make_kernel(name, body)
     names = dict(zip(values, (n for n, b in kernel.buffers.items() if b.home != "scratch"), strict=True))
-    kernel = collapse(kernel, [names[v] for v in flat])
+    kernel = collapse(kernel, [names[v] for v in flat if v in names])  # not scratch
     if not recompute and crowded(kernel):
         return lower_group(group, in_memory, name, recompute=True)
     return choose_lanes(kernel), values

@@ -148,7 +148,7 @@ class Scheduler:
                 else:
                     fused[s] = fill
         for _, e in fused.values():
-            self._fill_now(scratches_in([e]))
+            self._fill_now([s for s in scratches_in([e]) if s not in fused])
         self.labels[ref] = tuple(f"f{len(self.labels)}{self.tag}" + "i" * k for k in range(len(ref.names)))
         items = self.items[ref.need]
         if not fused:

@@ -4,7 +4,16 @@
 into a C library; `evaluate` is the meaning that the tests compare with.
 """
 
+from covector.compiler.math.complex_parts import split_complex
 from covector.compiler.math.evaluate import evaluate, evaluate_all, numpy_dtype
 from covector.compiler.math.expand import BASIC, expand, expand_all
 
-__all__ = ["BASIC", "evaluate", "evaluate_all", "expand", "expand_all", "numpy_dtype"]
+__all__ = [
+    "BASIC",
+    "evaluate",
+    "evaluate_all",
+    "expand",
+    "expand_all",
+    "numpy_dtype",
+    "split_complex",
+]

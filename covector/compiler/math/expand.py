@@ -108,8 +108,10 @@ def _narrow(node: Expr, native: frozenset[str]) -> Expr:
         return node
     if node.op == "cast":
         source = node.args[0]
-        return node if "float32" in (source.dtype, node.dtype) else cast(
-            cast(source, "float32"), node.dtype
+        return (
+            node
+            if "float32" in (source.dtype, node.dtype)
+            else cast(cast(source, "float32"), node.dtype)
         )
     args = [cast(a, "float32") if a.dtype in NARROW_FLOATS else a for a in node.args]
     result = node.dtype if node.dtype not in NARROW_FLOATS else "float32"

@@ -82,7 +82,7 @@ def log(x: Expr) -> Expr:
     return _with_limits(x, log_of(k, m - 1.0), 0.0, -math.inf)
 
 
-def _log_of_sum(u: Expr, error: Expr, doubled: Expr | None = None) -> Expr:
+def log_of_sum(u: Expr, error: Expr, doubled: Expr | None = None) -> Expr:
     """log(u + error) for a normal u > 0 and an error of at most some ulps of it.
 
     Where the condition `doubled` holds, log(2 u), of a huge u.
@@ -98,7 +98,7 @@ def _log_of_sum(u: Expr, error: Expr, doubled: Expr | None = None) -> Expr:
 
 
 def log1p(x: Expr) -> Expr:
-    y = _with_limits(x, _log_of_sum(*two_sum(x, 1.0)), -1.0, -math.inf)
+    y = _with_limits(x, log_of_sum(*two_sum(x, 1.0)), -1.0, -math.inf)
     return with_sign(y, sign_of(x))  # for -0; elsewhere y has the sign of x
 
 
@@ -110,7 +110,7 @@ def asinh(x: Expr) -> Expr:
     square = a * a
     v, v_error = fast_two_sum(a, div(square, square_root(square + 1.0) + 1.0))
     u, error = two_sum(v, 1.0)
-    y = _log_of_sum(select(huge, a, u), error + v_error, huge)
+    y = log_of_sum(select(huge, a, u), error + v_error, huge)
     return with_sign(select(lt(a, math.inf), y, a), sign_of(x))
 
 
@@ -119,7 +119,7 @@ def acosh(x: Expr) -> Expr:
     f = format_of(x)
     huge = gt(x, 2.0 ** (f.fraction + 5))
     u, error = fast_two_sum(x, square_root(fma(x, x, -1.0)))
-    y = _log_of_sum(select(huge, x, u), error, huge)
+    y = log_of_sum(select(huge, x, u), error, huge)
     return select(lt(x, 1.0), math.nan, select(lt(x, math.inf), y, x))
 
 

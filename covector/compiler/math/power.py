@@ -60,7 +60,7 @@ def integer_pow(x: Expr, n: int) -> Expr:
 
 
 def pow(x: Expr, y: Expr) -> Expr:
-    """x**y, where y may be of an integer type; NaN for a finite x < 0 and a y that is no integer."""
+    """x**y; NaN for a finite x < 0 and a y that is no integer.  y's type may be an integer one."""
     f = format_of(x)
     a = absolute(x)
     if y.dtype in FORMATS:

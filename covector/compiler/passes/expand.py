@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from covector.compiler.loops.graph import library_of, native_rule
+from covector.compiler.libraries import chosen
+from covector.compiler.loops.graph import native_rule
 from covector.compiler.passes.rewrite import Writer
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Literal, Var
@@ -75,7 +76,7 @@ def _expandable(eqn: Equation) -> bool:
         return True
     if native_rule(op) or not has_rule(op, "decompose"):
         return False
-    return library_of(op, [v.aval for v in eqn.invars]) is None
+    return chosen(op, [v.aval for v in eqn.invars]) is None
 
 
 def _body(eqn: Equation) -> ClosedJaxpr | None:

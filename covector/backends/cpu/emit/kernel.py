@@ -1,13 +1,14 @@
 """The door of the emitter: a loop program as an LLVM function.
 
 Machine code has one shape, `void name(ptr buffers, ptr symbols)`: two arrays, of pointers and of
-i64.  It unpacks them for a body whose pointers are `noalias` (unless updated in place).
+i64.  Loops that may run on several threads are functions of a range of iterations beside it.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from covector.backends.cpu.emit import spread
 from covector.backends.cpu.emit.address import Memory, scalar_index
 from covector.backends.cpu.emit.env import Env
 from covector.backends.cpu.emit.nest import Nest
@@ -33,28 +34,59 @@ from covector.ir.scalar import Expr, walk
 if TYPE_CHECKING:
     from covector.backends.cpu.target import Target
 
+ARGUMENTS: Final = "ptr %buffers, ptr %symbols"
 #: Scratch beyond this many bytes comes from the heap: threads may have small stacks.
 STACK: Final = 32 * 1024
 ALIGN: Final = 64
 
 
 def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, set[str]]:
-    """(the text of two functions, the declarations they need); `name`: other than the kernel's."""
-    nest = Nest(target, lanes_of(kernel, target))
+    """(the text of its functions, the declarations they need); `name`: other than the kernel's."""
     name = name or kernel.name
-    arguments = _arguments(kernel)
-    axes = {s: (nest.b.argument(f"s{n}", I64), 0) for n, s in enumerate(kernel.symbols)}
+    lanes = lanes_of(kernel, target)
+    worth = [s for s in spread.loops(kernel) if _worth(kernel, s, target, lanes)]
+    parts = {s: f"{name}.{n}" for n, s in enumerate(worth)}
+    texts, declared = [], set()
+    for loop, label in parts.items():
+        nest = Nest(target, lanes)
+        nest.ranged = (loop, nest.b.argument("first", I64), nest.b.argument("last", I64))
+        head = f"define internal void @{label}({ARGUMENTS}, i64 %first, i64 %last) nounwind"
+        texts.append(_function(nest, kernel, [loop], head, declared))
+    nest = Nest(target, lanes)
+    nest.calls = parts
+    head = f"define void @{name}({ARGUMENTS}) nounwind"
+    texts.append(_function(nest, kernel, kernel.body, head, declared))
+    # What is defined here, or called without worker threads in sight, needs no declaration.
+    return "".join(texts), {d for d in declared if not any(f"@{p}(" in d for p in parts.values())}
+
+
+def _worth(kernel: Kernel, loop: For, target: Target, lanes: int) -> bool:
+    """Whether a loop may be work enough for several threads, as far as its extents are known."""
+    nest = Nest(target, lanes)
+    env = Env({s: (nest.b.argument("n", I64), 0) for s in kernel.symbols}, {})
+    low, high = (scalar_index(nest, x, env) for x in (loop.low, loop.high))
+    total = nest.b.mul(nest.b.sub(high, low), spread.work(nest, loop, env))
+    return total.op != "const" or total.extra >= spread.WORTH
+
+
+def _function(
+    nest: Nest, kernel: Kernel, body: list[Statement], head: str, declared: set[str]
+) -> str:
+    b = nest.b
+    given = b.argument("symbols", PTR)
+    axes = {}
+    for n, symbol in enumerate(kernel.symbols):
+        place = b.put("gep", PTR, (given, b.int(n)), I64) if n else given
+        axes[symbol] = (b.put("load", I64, (place,), 8, 0), 0)
     env = Env(axes, {})
-    heap = _place_buffers(nest, kernel, env)
-    emit_body(nest, kernel.body, [env])
+    heap = _place_buffers(nest, kernel, body, env)
+    emit_body(nest, body, [env])
     for pointer in heap:
-        nest.b.effect("effect", PTR, (pointer,), "free")
-    nest.b.scopes[-1].block.end = ("ret",)
-    body, declared = function_body(nest.b.blocks)
-    text = f"define internal void @{name}.body({arguments}) nounwind {{\n{body}\n}}\n" + _entry(
-        kernel, name, arguments
-    )
-    return text, declared
+        b.effect("effect", PTR, (pointer,), "free")
+    b.scopes[-1].block.end = ("ret",)
+    text, needs = function_body(b.blocks)
+    declared |= needs
+    return f"{head} {{\n{text}\n}}\n"
 
 
 def lanes_of(kernel: Kernel, target: Target) -> int:
@@ -110,24 +142,27 @@ def arguments_of(kernel: Kernel) -> list[Buffer]:
     return [b for b in kernel.buffers.values() if b.home != "scratch"]
 
 
-def _arguments(kernel: Kernel) -> str:
-    pointers = [
-        f"ptr {'' if b.home == 'inout' else 'noalias '}%b{n}"
-        for n, b in enumerate(arguments_of(kernel))
-    ]
-    return ", ".join([*pointers, *(f"i64 %s{n}" for n in range(len(kernel.symbols)))])
+def _place_buffers(nest: Nest, kernel: Kernel, body: list[Statement], env: Env) -> list[Value]:
+    """Pointers and strides of all buffers; returns what must be freed.
 
-
-def _place_buffers(nest: Nest, kernel: Kernel, env: Env) -> list[Value]:
-    """Pointers and strides of all buffers; returns what must be freed."""
+    Scratch is made where it is used: a loop that is a function of its own has its own.
+    """
     b, heap = nest.b, []
     written = _written(kernel.body)
-    room, numbers = STACK, {x.name: n for n, x in enumerate(arguments_of(kernel))}
+    used = spread.touched([s for s in body if s not in nest.calls])
+    room, n = STACK, 0
     for buffer in kernel.buffers.values():
-        strides = [_number(nest, s, env) for s in buffer.strides] if buffer.strides else _dense(
-            nest, buffer, env)  # fmt: skip
+        strides = (
+            [_number(nest, s, env) for s in buffer.strides]
+            if buffer.strides
+            else _dense(nest, buffer, env)
+        )
         if buffer.home != "scratch":
-            pointer = b.argument(f"b{numbers[buffer.name]}", PTR)
+            place = b.put("gep", PTR, (b.argument("buffers", PTR), b.int(n)), PTR)
+            pointer = b.put("load", PTR, (place,), 8, 0)
+            n += 1
+        elif buffer.name not in used:
+            continue
         else:
             size = _bytes(buffer)
             if size <= room:
@@ -173,21 +208,3 @@ def _dense(nest: Nest, buffer: Buffer, env: Env) -> list[Any]:
             lift = lambda x: nest.b.int(x) if isinstance(x, int) else x  # noqa: E731
             step = nest.b.mul(lift(step), lift(n))
     return strides
-
-
-def _entry(kernel: Kernel, name: str, arguments: str) -> str:
-    """Unpacks the two arrays."""
-    lines, passed = [], []
-    for n, buffer in enumerate(arguments_of(kernel)):
-        lines += [f"  %p{n} = getelementptr ptr, ptr %buffers, i64 {n}",
-                  f"  %b{n} = load ptr, ptr %p{n}, align 8"]  # fmt: skip
-        noalias = "" if buffer.home == "inout" else "noalias "
-        passed.append(f"ptr {noalias}%b{n}")
-    for k in range(len(kernel.symbols)):
-        lines += [f"  %q{k} = getelementptr i64, ptr %symbols, i64 {k}",
-                  f"  %s{k} = load i64, ptr %q{k}, align 8"]  # fmt: skip
-        passed.append(f"i64 %s{k}")
-    return "\n".join(
-        [f"define void @{name}(ptr %buffers, ptr %symbols) nounwind {{", *lines,
-         f"  call void @{name}.body({', '.join(passed)})", "  ret void", "}", ""]
-    )  # fmt: skip

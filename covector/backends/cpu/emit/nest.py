@@ -17,18 +17,27 @@ from covector.ir.scalar import Expr
 
 if TYPE_CHECKING:
     from covector.backends.cpu.target import Target
+    from covector.compiler.loops.program import For
 
 
 @final
 class Nest:
-    """What every part of the emitter shares.  `lanes` is the width of every vector loop."""
+    """What every part of the emitter shares.
 
-    __slots__ = ("_expanded", "_orders", "_unstable", "b", "lanes", "memory", "target")
+    `lanes` is the width of every vector loop.  `ranged`: a loop of which only the iterations
+    between two values are done here.  `calls`: loops that are functions of their own, by name.
+    """
+
+    __slots__ = (
+        "_expanded", "_orders", "_unstable", "b", "calls", "lanes", "memory", "ranged", "target",
+    )  # fmt: skip
 
     def __init__(self, target: Target, lanes: int) -> None:
         self.target, self.lanes = target, lanes
         self.b = Builder(target.f16c)
         self.memory: dict[str, Memory] = {}
+        self.ranged: tuple[For, Value, Value] | None = None
+        self.calls: dict[For, str] = {}
         self._expanded: dict[Expr, Expr] = {}
         self._orders: dict[Expr, list[Expr]] = {}
         self._unstable: set[Expr] = set()

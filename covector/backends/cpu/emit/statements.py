@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from covector.backends.cpu.emit import fold, tile
+from covector.backends.cpu.emit import fold, spread, tile
 from covector.backends.cpu.emit.address import scalar_index
 from covector.backends.cpu.emit.fold import combine_update
 from covector.backends.cpu.emit.memory import store
 from covector.backends.cpu.emit.ssa import Value
+from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.emit.vectorise import (
     Phase,
     overlap_is_harmless,
@@ -21,6 +22,9 @@ from covector.compiler.loops.program import Fold, For, If, Let, Scan, Statement,
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.env import Env
     from covector.backends.cpu.emit.nest import Nest
+
+#: What runs ranges of a loop on the worker threads (see workers.py).
+SYMBOL: Final = "covector_parallel"
 
 
 def emit_body(nest: Nest, statements: list[Statement], envs: list[Env]) -> None:
@@ -67,6 +71,13 @@ def _together(
 
 
 def _for(nest: Nest, s: For, envs: list[Env]) -> None:
+    if s in nest.calls:
+        _spread(nest, s, envs[0])
+        return
+    if nest.ranged is not None and nest.ranged[0] is s:
+        _range(nest, s, envs, *nest.ranged[1:])
+        return
+
     def vector(low: Value, high: Value, group: list[Env]) -> None:
         for phase in phases(nest, s.axis, low, high, s.unroll, overlap_is_harmless(s.body)):
 
@@ -86,6 +97,58 @@ def _for(nest: Nest, s: For, envs: list[Env]) -> None:
             tile.tiled(nest, s, env, low, high, emit_body)
         return
     _together(nest, s, envs, vector if s.mode == "vector" and nest.lanes > 1 else serial)
+
+
+def _spread(nest: Nest, s: For, env: Env) -> None:
+    """Runs a loop that is a function of its own: on several threads if there is enough to do."""
+    b = nest.b
+    low, high = _bounds(nest, s, env)
+    part = Value("const", PTR, (), None, 0, f"@{nest.calls[s]}")
+    given = (part, b.argument("buffers", PTR), b.argument("symbols", PTR), low, high)
+    # Ranges are whole blocks of vectors, and no two threads write one cache line over and over.
+    quantum = {"vector": nest.lanes * s.unroll, "tile": 2 * nest.lanes}.get(s.mode, 1)
+    if s.mode == "vector":
+        quantum *= -(-spread.QUANTUM // quantum)
+
+    def together() -> list[Value]:
+        b.effect("effect", PTR, (*given, b.int(quantum)), SYMBOL)
+        return []
+
+    def alone() -> list[Value]:
+        b.effect("effect", PTR, given[1:], nest.calls[s])
+        return []
+
+    total = b.mul(b.sub(high, low), spread.work(nest, s, env))
+    if total.op == "const":
+        together() if total.extra >= spread.WORTH else alone()
+    else:
+        b.branch(b.cmp("icmp sge", total, b.int(spread.WORTH)), together, alone)
+
+
+def _range(nest: Nest, s: For, envs: list[Env], first: Value, last: Value) -> None:
+    """The iterations `first .. last` of a loop; ranges begin at whole blocks from its start."""
+    b = nest.b
+    if s.mode == "tile" and tile.fits(nest, s):
+        tile.tiled(nest, s, envs[0], first, last, emit_body)
+        return
+    if s.mode != "vector" or nest.lanes == 1:
+        _serial(nest, s, first, last, envs)
+        return
+    low, high = _bounds(nest, s, envs[0])
+    ends = b.cmp("icmp sge", last, high)
+    for phase in phases(nest, s.axis, low, high, s.unroll, overlap_is_harmless(s.body)):
+
+        def body(i: Value, carried: list[Value], phase: Phase = phase) -> list[Value]:
+            copies, _ = phase.instances(i, envs)
+            emit_body(nest, s.body, [env for instances in copies for env in instances])
+            return carried
+
+        if phase.main:
+            stop = b.select(b.cmp("icmp slt", last, phase.high), last, phase.high)
+            b.loop(first, stop, phase.step, [], body)
+        else:
+            run = lambda p=phase, f=body: b.loop(p.low, p.high, p.step, [], f)  # noqa: E731
+            b.branch(ends, run)
 
 
 def _serial(nest: Nest, s: For, low: Value, high: Value, envs: list[Env]) -> None:

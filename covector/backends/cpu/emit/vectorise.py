@@ -120,7 +120,7 @@ def _pure(statements: list[Statement], written: set[str], read: set[str]) -> boo
         if isinstance(s, Store):
             written.add(s.buffer)
             for i in s.index:
-                _index_reads(i, read)
+                index_reads(i, read)
         elif isinstance(s, For | Scan):
             if not _pure(s.body, written, read):
                 return False
@@ -156,14 +156,15 @@ def _reads(root: Expr, read: set[str]) -> None:
         if node.op == "load":
             read.add(node.extra[0])
             for i in node.extra[1]:
-                _index_reads(i, read)
+                index_reads(i, read)
         elif node.op == "index":
-            _index_reads(node.extra, read)
+            index_reads(node.extra, read)
 
 
-def _index_reads(index: Affine, read: set[str]) -> None:
+def index_reads(index: Affine, read: set[str]) -> None:
+    """Adds the buffers that an index is read from."""
     for atom, _ in index.terms:
         if isinstance(atom, Data):
             _reads(atom.value, read)
         elif isinstance(atom, Quotient):
-            _index_reads(atom.index, read)
+            index_reads(atom.index, read)

@@ -11,6 +11,7 @@ from .array_code import ON_STACK, call_method, new_array, release
 from .capi import (
     Py_DecRef,
     Py_IncRef,
+    PyErr_Clear,
     PyErr_NoMemory,
     PyEval_RestoreThread,
     PyEval_SaveThread,
@@ -24,7 +25,7 @@ from .language import call, stack, word
 from .match_code import match, scalar
 from .pool_code import context, give_block, new_buffer, take_block
 from .result_code import build, drop
-from .structs import LONG, MISS, Array, Entry, Index, Pattern, Record
+from .structs import LONG, MISS, STOP, Array, Entry, Index, Object, Pattern, Record
 
 COUNT_MASK = (1 << 62) - 1  # the flag bit of vectorcall's count is above
 MULTIPLIER = -7046029254386353131  # 2**64 divided by the golden ratio, odd
@@ -53,6 +54,8 @@ def try_index(index: Index, args: word, count: word, names: word) -> word:
         pattern = Pattern(index.patterns[i])
         if pattern.arguments == count and same_names(pattern, names):
             found = try_pattern(pattern, args)
+            if found == STOP:
+                return MISS
             if found != MISS:
                 return found
         i += 1
@@ -89,15 +92,70 @@ def try_pattern(pattern: Pattern, args: word) -> word:
 def in_frame(pattern: Pattern, args: word, frame: word) -> word:
     """As `try_pattern`.  The frame holds data addresses, scalars, types, leaves, integers."""
     count = pattern.leaves
+    leaves = args
+    integers = frame + 32 * count
+    if pattern.program != 0:
+        leaves = frame + 24 * count
+        if match(pattern, args, leaves, integers) == 0:
+            return MISS
+    i = 0
+    while i < count:
+        if Array(leaves[i]).type == context.array_class:
+            return with_arrays(pattern, leaves, frame, integers)
+        i += 1
+    return look_up(pattern, leaves, frame, integers)
+
+
+def with_arrays(pattern: Pattern, leaves: word, frame: word, integers: word) -> word:
+    """As `look_up`, with NumPy arrays among the leaves: they become Arrays first.
+
+    That calls Python, which may do anything: meanwhile every leaf and the pattern are held, and
+    the index is not looked at afterwards (STOP in place of MISS).
+    """
+    count = pattern.leaves
+    room = PyMem_RawMalloc(8 * count)
+    if room == 0:
+        return PyErr_NoMemory()
+    holder = pattern.holder
+    Py_IncRef(holder)
+    i = 0
+    while i < count:
+        Py_IncRef(leaves[i])
+        room[i] = leaves[i]
+        i += 1
+    found = STOP
+    if convert(room, count):
+        found = look_up(pattern, room, frame, integers)
+        if found == MISS:
+            found = STOP
+    drop(room, count)
+    PyMem_RawFree(room)
+    Py_DecRef(holder)
+    return found
+
+
+def convert(leaves: word, count: word) -> word:
+    """Puts Arrays in the place of NumPy arrays; 0 if one cannot be: the fallback says why."""
+    i = 0
+    while i < count:
+        x = Object(leaves[i])
+        if x.type == context.array_class:
+            made = PyObject_Vectorcall(context.from_numpy, leaves + 8 * i, 1, 0)
+            if made == 0:
+                PyErr_Clear()
+                return 0
+            leaves[i] = made
+            Py_DecRef(x)
+        i += 1
+    return 1
+
+
+def look_up(pattern: Pattern, leaves: word, frame: word, integers: word) -> word:
+    """The result of the record for these leaves; MISS; 0 with an exception."""
+    count = pattern.leaves
     data = frame
     scalars = data + 8 * count
     types = scalars + 8 * count
-    leaves = args
-    integers = types + 16 * count
-    if pattern.program != 0:
-        leaves = types + 8 * count
-        if match(pattern, args, leaves, integers) == 0:
-            return MISS
     mixed = 0
     i = 0
     while i < count:

@@ -148,6 +148,7 @@ class NativePattern:
             depth=pattern.depth,
             mask=3,
             slots=_address(self.slots),
+            holder=id(self),
         )
         self.address = _address(self.memory)
 

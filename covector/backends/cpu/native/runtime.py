@@ -110,6 +110,7 @@ class NativeRuntime:
     """The compiled runtime of this process; there is one."""
 
     def __init__(self, code: Code, limit: int) -> None:
+        types.for_ever(self)
         self.code = code
         self.context = code.structure(structs.Context, "context")
         self.allocator = NativeAllocator(code, limit)
@@ -208,8 +209,11 @@ class NativeRuntime:
         getter = self.code.address("attribute_of_aval")
         return types.Property(name.encode(), getter, None, doc, id(interned))
 
-    def connect(self, resolve: Callable[[Any], Any], deleted: Any) -> None:
-        """What the array type needs of Python: who waits for memory, what a donated array holds."""
+    def connect(
+        self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any], deleted: Any
+    ) -> None:
+        """What native code needs of Python: see `covector.runtime.native.Native`."""
+        self._point("from_numpy", from_numpy)
         self._point("resolve", resolve)
         self._point("deleted", deleted)
 

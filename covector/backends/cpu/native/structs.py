@@ -11,6 +11,7 @@ from .language import Struct, word
 
 # Results of a lookup that are no objects.
 MISS: Final = 1
+STOP: Final = 2  # as MISS, and the index may be gone
 
 # Flags of a record.
 LONG: Final = 1  # worth releasing the interpreter lock
@@ -125,6 +126,7 @@ class Pattern(Struct):
     depth: word
     mask: word
     slots: word
+    holder: word  # the Python object that keeps all this alive
 
 
 class Index(Struct):
@@ -185,6 +187,7 @@ class Context(Struct):
     strong_bool: word
     layouts: word  # dict: aval -> address of its Layout
     make_layout: word  # the function that adds one
+    from_numpy: word  # makes an array of a NumPy array
     resolve: word  # waits for, or refuses, an array without memory
     deleted: word  # what a donated array holds
     fallbacks: word  # Python functions by slot

@@ -102,8 +102,21 @@ _new_function = ctypes.PYFUNCTYPE(
     ctypes.py_object, ctypes.POINTER(Method), ctypes.c_void_p, ctypes.c_void_p
 )(("PyCFunction_NewEx", ctypes.pythonapi))
 
-#: Types and functions refer to these for ever.
-_kept: Final[list[Any]] = []
+_add_reference = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+
+
+def for_ever(x: Any) -> Any:
+    """Keeps an object until the process ends.
+
+    Native code refers to it, and runs as long as there are arrays: while the interpreter shuts
+    down it clears modules, and what they alone kept is gone before the last array is.
+    """
+    _add_reference(x)
+    return x
+
+
+#: What types and functions refer to.
+_kept: Final[list[Any]] = for_ever([])
 
 
 def function(name: str, address: int, flags: int, doc: str) -> Any:

@@ -1,0 +1,89 @@
+"""Why a function was traced again: how the types of this call differ from the last one's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from covector._base.config import TraceKey
+from covector.ir.avals import ShapedArray
+
+
+class TraceCall(NamedTuple):
+    """What a trace is filed under: everything that makes another call need a trace of its own.
+
+    in_tree, avals: of the dynamic arguments; static: ((number or name, type, value), …) and the
+    number of positional arguments, or None; options: of `config`.
+    """
+
+    in_tree: Any
+    avals: tuple[ShapedArray, ...]
+    static: Any
+    options: TraceKey
+
+
+def reasons(
+    old: TraceCall, old_labels: Sequence[str], new: TraceCall, labels: Sequence[str]
+) -> list[str]:
+    """What differs: arguments by path, static values, options.  Labels name flat arguments."""
+    found: list[str] = []
+    if old.in_tree != new.in_tree:
+        found += _structure(old, old_labels, new, labels)
+    before = dict(zip(old_labels, old.avals, strict=True))
+    for label, aval in zip(labels, new.avals, strict=True):
+        was = before.get(label)
+        if was is not None and was is not aval:
+            found.append(f"{label} was {_type(was)}, now {_type(aval)}")
+    found += _static(old.static, new.static)
+    found += [
+        f"option {name} was {was!r}, now {now!r}"
+        for name, (was, now) in old.options.differences(new.options).items()
+    ]
+    return found
+
+
+def _structure(
+    old: TraceCall, old_labels: Sequence[str], new: TraceCall, labels: Sequence[str]
+) -> list[str]:
+    gone = [label for label in old_labels if label not in set(labels)]
+    more = [label for label in labels if label not in set(old_labels)]
+    if gone or more:
+        words = (("no longer there", gone), ("new", more))
+        return [f"{_listed(which)}: {what}" for what, which in words if which]
+    return [f"the structure of the arguments was {old.in_tree}, now {new.in_tree}"]
+
+
+def _static(old: Any, new: Any) -> list[str]:
+    before, now = _values(old), _values(new)
+    out = [
+        f"static argument {name} was {before[name][1]!r}, now {value!r}"
+        for name, (kind, value) in now.items()
+        if name in before and before[name] != (kind, value)
+    ]
+    out += [f"static argument {name}: no longer given" for name in before if name not in now]
+    return out + [f"static argument {name}: newly given" for name in now if name not in before]
+
+
+def _values(static: Any) -> dict[int | str, tuple[type, Any]]:
+    if static is None:
+        return {}
+    (numbered, named), _ = static
+    return {place: (kind, value) for place, kind, value in (*numbered, *named)}
+
+
+def _type(aval: ShapedArray) -> str:
+    return aval.strong().str_short() + (" (weakly typed)" if aval.weak_type else "")
+
+
+#: Arguments named in one line of the log.
+SHOWN = 8
+
+
+def signature(labels: Sequence[str], avals: Sequence[ShapedArray]) -> str:
+    """'x: f32[3], w: f32[]', cut after the first few."""
+    return _listed([f"{n}: {_type(a)}" for n, a in zip(labels, avals, strict=True)])
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f", … {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    return ", ".join(words[:SHOWN]) + more
