@@ -462,6 +462,159 @@ def cbrt(dtype: str) -> Any:
     return fit(mpmath.cbrt, (1, 2), pick(dtype, 3, 6), dtype)
 
 
+def _erf_inv_of_log(w: Any) -> Any:
+    """erf_inv(x) / x, where x = sqrt(1 - e**-w)."""
+    if w < mpf(10) ** -30:
+        return mpmath.sqrt(mp.pi) / 2
+    with mp.workdps(45):
+        x = mpmath.sqrt(-mpmath.expm1(-w))
+        if w < 1:
+            return mpmath.findroot(lambda y: mpmath.erf(y) - x, x * 0.9) / x
+        return _erfc_inv(mpmath.exp(-w) / (1 + x)) / x
+
+
+def _erfc_inv(c: Any) -> Any:
+    """y with erfc y = c, for a small c: Newton on the logarithm."""
+    y = mpmath.sqrt(-mpmath.log(c)) * 0.8
+    for _ in range(100):
+        f = mpmath.erfc(y)
+        step = mpmath.log(f / c) * f / (-2 / mpmath.sqrt(mp.pi) * mpmath.exp(-y * y))
+        y -= step
+        if abs(step) < abs(y) * mpf(10) ** -40:
+            break
+    return y
+
+
+@entry
+def erf_inv(dtype: str) -> Any:
+    """erf_inv(x) / x as a function of -log(1 - x**2) - 2.5, up to 4.9."""
+    terms = pick(dtype, 10, 23)
+    return fit(lambda t: _erf_inv_of_log(t + 2.5), (mpf(-2.5), mpf("2.4")), terms, dtype)
+
+
+@entry
+def erf_inv_tail(dtype: str) -> Any:
+    """erf_inv(x) / (1 + s), s = sqrt(-log(1 - x)) >= 2.34, as a function of 10 / (1 + s) - 2."""
+
+    def f(t: Any) -> Any:
+        with mp.workdps(45):
+            s = 10 / (t + 2) - 1
+            return _erfc_inv(mpmath.exp(-s * s)) / (1 + s)
+
+    end = mpmath.sqrt(pick(dtype, mpf("16.7"), mpf("36.8")))
+    interval = (10 / (1 + end) - 2, 10 / mpf("3.34") - 2)
+    return fit(f, interval, pick(dtype, 8, 17), dtype)
+
+
+@entry
+def lgamma(dtype: str) -> Any:
+    """lgamma(x) / ((x - 1) (x - 2)) as a function of x - 27/16, 0.75 <= x <= 2.65; in float64."""
+
+    def f(t: Any) -> Any:
+        with mp.workdps(90):
+            x = t + mpf(27) / 16
+            if x in (1, 2):
+                return -mpmath.psi(0, 1) if x == 1 else mpmath.psi(0, 2)
+            return mpmath.loggamma(x) / ((x - 1) * (x - 2))
+
+    interval = (mpf("-0.9376"), mpf("0.963"))
+    return fit(f, interval, pick(dtype, 16, 32), "float64")
+
+
+@entry
+def lgamma_series(dtype: str) -> Any:
+    """Stirling's rest, lgamma x - (x - 1/2) log x + x - log(2 pi) / 2, times x; in x**-2, x >= 8."""
+
+    def f(z: Any) -> Any:
+        if z < mpf(10) ** -20:
+            return mpf(1) / 12 - z / 360
+        with mp.workdps(140):
+            x = 1 / mpmath.sqrt(z)
+            half = mpf(0.5)
+            rest = mpmath.loggamma(x) - (x - half) * mpmath.log(x) + x
+            return (rest - mpmath.log(2 * mp.pi) / 2) * x
+
+    return fit(f, (0, mpf(1) / 64), pick(dtype, 3, 6), "float64", lambda z: mpf(1))
+
+
+with mp.workdps(60):
+    DIGAMMA_ROOT = mpmath.findroot(lambda x: mpmath.psi(0, x), 1.46163)
+
+
+@entry
+def digamma(dtype: str) -> Any:
+    """digamma(x) / (x - its root) as a function of x - 3/2, 1 <= x <= 2; in float64."""
+
+    def f(t: Any) -> Any:
+        with mp.workdps(60):
+            x = t + mpf(1.5)
+            if abs(x - DIGAMMA_ROOT) < mpf(10) ** -20:
+                return mpmath.psi(1, DIGAMMA_ROOT)
+            return mpmath.psi(0, x) / (x - DIGAMMA_ROOT)
+
+    return fit(f, (mpf(-0.5), mpf(0.5)), pick(dtype, 11, 22), "float64")
+
+
+@entry
+def digamma_series(dtype: str) -> Any:
+    """(log x - 1 / (2 x) - digamma x) x**2 as a function of x**-2, x >= 8; in float64."""
+
+    def f(z: Any) -> Any:
+        if z < mpf(10) ** -20:
+            return mpf(1) / 12 - z / 120
+        with mp.workdps(140):
+            x = 1 / mpmath.sqrt(z)
+            return (mpmath.log(x) - 1 / (2 * x) - mpmath.psi(0, x)) * x * x
+
+    return fit(f, (0, mpf(1) / 64), pick(dtype, 3, 7), "float64", lambda z: mpf(1))
+
+
+def _bessel(n: int, dtype: str) -> Any:
+    def f(t: Any) -> Any:
+        with mp.workdps(45):
+            x = 4 * (t + 1)
+            if x < mpf(10) ** -25:
+                return mpf(1) if n == 0 else mpf(0.5)
+            return mpmath.exp(-x) * mpmath.besseli(n, x) / x**n
+
+    return fit(f, (-1, 1), pick(dtype, 18, 29), "float64")
+
+
+def _bessel_tail(n: int, dtype: str) -> Any:
+    def f(t: Any) -> Any:
+        with mp.workdps(45):
+            u = (t + 1) / 16
+            if u < mpf(10) ** -9:
+                return (1 + u * (mpf(1) / 8 if n == 0 else -mpf(3) / 8)) / mpmath.sqrt(2 * mp.pi)
+            return mpmath.exp(-1 / u) * mpmath.besseli(n, 1 / u) / mpmath.sqrt(u)
+
+    return fit(f, (-1, 1), pick(dtype, 7, 24), "float64")
+
+
+@entry
+def bessel_i0e(dtype: str) -> Any:
+    """i0(x) e**-x as a function of x / 4 - 1, 0 <= x <= 8; in float64."""
+    return _bessel(0, dtype)
+
+
+@entry
+def bessel_i0e_tail(dtype: str) -> Any:
+    """i0(x) e**-x sqrt(x) as a function of 16 / x - 1, x >= 8; in float64."""
+    return _bessel_tail(0, dtype)
+
+
+@entry
+def bessel_i1e(dtype: str) -> Any:
+    """i1(x) e**-x / x as a function of x / 4 - 1, 0 <= x <= 8; in float64."""
+    return _bessel(1, dtype)
+
+
+@entry
+def bessel_i1e_tail(dtype: str) -> Any:
+    """i1(x) e**-x sqrt(x) as a function of 16 / x - 1, x >= 8; in float64."""
+    return _bessel_tail(1, dtype)
+
+
 @entry
 def erf(dtype: str) -> Any:
     """-log(erfc x) / x where erf x < 1, as c + polynomial: erf x = -expm1(-x times it)."""
@@ -488,6 +641,9 @@ def main(names: list[str]) -> None:
             text = ", ".join(repr(float(part)) for part in parts(number[0], dtype, *number[1:]))
             lines.append(f'    "{dtype}": ({text}),')
         lines.append("}")
+    if not names:
+        root = parts(DIGAMMA_ROOT, "float64", 2)
+        lines += ["", f"DIGAMMA_ROOT = ({float(root[0])!r}, {float(root[1])!r})"]
     if not names or "TURNS" in names:
         lines += ["", "TURNS = {  # 1 / (2 pi) as an unevaluated sum of numbers of 29 bits"]
         lines += ['    "float64": (', *(f"        {float(p)!r}," for p in TURN_PARTS)]

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from covector._base import log
+from covector._base.config import config
+from covector.compiler.loops.verify import verify as verify_kernel
 from covector.compiler.passes.contract import absorb_transposes
 from covector.compiler.passes.cse import common_subexpressions
 from covector.compiler.passes.dce import dead_code
@@ -20,6 +22,7 @@ from covector.compiler.passes.simplify import simplify
 from covector.compiler.plan import plan
 from covector.compiler.program import Program
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
+from covector.ir.verify import verify as verify_jaxpr
 
 
 class Pass(NamedTuple):
@@ -51,7 +54,7 @@ PASSES: Final = (
     Pass("nested", _nested, "last: only live loops and branches are prepared, each as a program"),
 )
 
-#: Called after each pass with (its name, what it made, seconds); tests add a verifier here.
+#: Called after each pass with (its name, what it made, seconds).
 hooks: Final[list[Callable[[str, Any, float], None]]] = []
 
 
@@ -79,7 +82,20 @@ def compile_program(
 def _after(name: str, given: Any, made: Any, seconds: float) -> None:
     for hook in hooks:
         hook(name, made, seconds)
+    if config.enable_checks:
+        _verify(name, made)
     if log.wanted(3):
         text = str(made)
         body = "(unchanged)" if text == str(given) else text
         log.show(3, f"after {name}, {seconds * 1e3:.2f} ms", body)
+
+
+def _verify(name: str, made: ClosedJaxpr | Program) -> None:
+    try:
+        if isinstance(made, ClosedJaxpr):
+            verify_jaxpr(made)
+        else:
+            for kernel in made.kernels:
+                verify_kernel(kernel)
+    except AssertionError as error:
+        raise type(error)(f"after {name}: {error}") from None

@@ -25,6 +25,9 @@ from covector.ops.scatter import (
     ScatterSub,
 )
 
+from covector.runtime.array import Array
+from covector.runtime.eager import eager
+
 INT = np.dtype(np.int32)
 
 
@@ -43,8 +46,26 @@ class IndexHelper:
         return f"IndexHelper({self.array!r})"
 
 
+class Hints(NamedTuple):
+    """What a caller says of an index."""
+
+    is_sorted: bool = False
+    unique: bool = False
+    mode: Any = None
+    wrap: bool = True
+
+
+DEFAULT = Hints()
+
+
 def _update(name: str, kind: Any, what: str, example: str) -> Any:
     """Declare a method that is one scatter of `kind`."""
+
+    # Where index and values are all the call says, it is a function of arrays that learns: later
+    # calls with the same types, at whatever position, run natively.
+    @eager(arrays=3)
+    def plainly(x: Any, index: Any, values: Any) -> Any:
+        return _scatter(x, index, values, kind, name, Hints())
 
     def method(
         self: IndexedUpdate,
@@ -58,6 +79,8 @@ def _update(name: str, kind: Any, what: str, example: str) -> Any:
     ) -> Any:
         del out_sharding
         hints = Hints(indices_are_sorted, unique_indices, mode, wrap_negative_indices)
+        if hints == DEFAULT and type(self.index) in (int, Array):
+            return plainly(self.array, self.index, values)
         return _scatter(self.array, self.index, values, kind, name, hints)
 
     method.__name__ = name
@@ -70,15 +93,6 @@ def _update(name: str, kind: Any, what: str, example: str) -> Any:
         {result}
         """
     return method
-
-
-class Hints(NamedTuple):
-    """What a caller says of an index."""
-
-    is_sorted: bool = False
-    unique: bool = False
-    mode: Any = None
-    wrap: bool = True
 
 
 class IndexedUpdate:

@@ -29,16 +29,17 @@ from covector.ir.scalar import Expr, cast, compare, const, expr, name, select
 from tests.backends.harness import at, blank, buffer, check, values
 
 ZERO = Affine()
-TYPES = ["float32", "float32", "float64", "int32", "int64", "int8", "uint16", "bool"]
+TYPES = ["float32", "float32", "float64", "int32", "int64", "int8", "uint16", "bool", "complex64"]
 BINARY = {
     "f": ["add", "sub", "mul", "max", "min"],
     "i": ["add", "sub", "mul", "div", "rem", "max", "xor"],
     "b": ["and", "or", "xor"],
+    "c": ["add", "sub", "mul"],
 }
 
 
 def kind(dtype: str) -> str:
-    return "f" if dtype.startswith("f") else "b" if dtype == "bool" else "i"
+    return dtype[0] if dtype[0] in "fbc" else "i"
 
 
 class Maker:
@@ -72,8 +73,10 @@ class Maker:
         return label
 
     def data(self, sizes, dtype):
-        if kind(dtype) == "f":  # small whole numbers: sums are exact in any order
-            return np.random.default_rng(self.count).integers(-4, 5, sizes).astype(dtype)
+        if kind(dtype) in "fc":  # small whole numbers: sums are exact in any order
+            rng = np.random.default_rng(self.count)
+            re, im = (rng.integers(-4, 5, sizes) for _ in range(2))
+            return (re + 1j * im).astype(dtype) if dtype[0] == "c" else re.astype(dtype)
         return values(sizes, dtype, self.count)
 
     def index(self, axis: str, dim: str) -> Affine:
@@ -118,7 +121,7 @@ class Maker:
         if choice < 0.3:
             other = rng.choice(TYPES)
             x, y = (self.value(other, axes, depth - 1, known) for _ in range(2))
-            condition = compare(rng.choice(["lt", "eq", "ge"]), x, y)
+            condition = compare("eq" if other[0] == "c" else rng.choice(["lt", "eq", "ge"]), x, y)
             if dtype == "bool":
                 return condition
             return select(
@@ -153,8 +156,9 @@ class Maker:
                 "f": ["sum", "max", "min"],
                 "i": ["sum", "max", "min", "xor"],
                 "b": ["and", "or"],
+                "c": ["sum"],
             }
-            how = rng.choice([*choices[kind(dtype)], "argmax"])
+            how = rng.choice([*choices[kind(dtype)], *(["argmax"] if dtype[0] != "c" else [])])
             names = (self.fresh("s"),)
             value = self.value(dtype, axes, 1)
             init = self.leaf(dtype, {}) if rng.random() < 0.3 and how != "argmax" else None
@@ -173,7 +177,7 @@ class Maker:
     def scan(self, axes) -> tuple[list, list]:
         rng = self.rng
         axis, dim = self.fresh("k"), rng.choice("mn")
-        dtype = rng.choice(["float32", "int32", "int64"])
+        dtype = rng.choice(["float32", "int32", "int64", "complex64"])
         carry = self.fresh("c")
         inner = {**axes, axis: dim}
         following = self.value(dtype, inner, 1, [(carry, dtype)])

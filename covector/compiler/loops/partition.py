@@ -180,8 +180,12 @@ class Partition:
             self.wanted.pop(v, None)
         return step
 
-    def _lower(self, step: Step) -> None:
-        """(Re)make the kernel of `step`, giving memory to what it cannot recompute."""
+    def _lower(self, step: Step, trial: bool = False) -> None:
+        """(Re)make the kernel of `step`, giving memory to what it cannot recompute.
+
+        Where it would have to wait for what it makes itself, it is taken apart, or, as a `trial`,
+        given up by MustBuffer.
+        """
         for _ in range(ATTEMPTS):
             try:
                 self._attempt(step)
@@ -192,8 +196,14 @@ class Partition:
                     self._drop(step, value)
                 elif value in step.makes:
                     raise RuntimeError(f"the planner cannot place {value} in a loop nest") from None
-                else:
+                elif value not in self.memory:
                     self.need(value)
+                elif trial or len(step.makes) == 1:
+                    raise
+                else:
+                    self.lone.update(step.makes)
+                    for v in step.makes[1:]:
+                        self._drop(step, v)
         else:
             raise RecursionError(f"the planner found no placement for {step.makes}")
         for v in step.loads:
@@ -248,9 +258,9 @@ class Partition:
         self.need(v)
         return True
 
-    def _sources(self, v: Value) -> frozenset[Value]:
-        """The values in memory that `v` is computed from."""
-        stack, found, seen = [v], set(), {v}
+    def _sources(self, v: Value) -> list[Value]:
+        """The values in memory that `v` is computed from (the first few)."""
+        stack, found, seen = [v], [], {v}
         while stack:
             node = stack.pop().node
             assert node is not None
@@ -259,12 +269,12 @@ class Partition:
                     continue
                 seen.add(a)
                 if a.node is None or a in self.memory:
-                    found.add(a)
+                    found.append(a)
                     if len(found) > 8:
-                        return frozenset(found)
+                        return found
                 else:
                     stack.append(a)
-        return frozenset(found)
+        return found
 
     # Several values in one kernel
 
@@ -280,9 +290,11 @@ class Partition:
                 near |= self.users.get(s, {})
         found = []
         for v in near:
-            if v in self.wanted and v.node is not None and v.node.rule == "kernel" and v not in self.lone:
-                if v is not first and (_fits(v, first) or _fits(first, v)):
-                    found.append(v)
+            if v not in self.wanted or v is first or v in self.lone:
+                continue
+            fits = _fits(v, first) or _fits(first, v)
+            if fits and v.node is not None and v.node.rule == "kernel":
+                found.append(v)
         found = sorted(found, key=lambda v: -v.position)[: GROUP_SIZE - 1]
         alone = {v: self._alone(v) for v in found}
         apart = sum(alone.values())
@@ -307,13 +319,12 @@ class Partition:
         """Lower `step` for `makes`, if that moves less memory than kernels of their own (those of
         the new ones move `apart`); or leave it as it was."""
         assert step.kernel is not None
-        before = step.makes, step.kernel, step.arguments, step.loads, step.group
         saved = dict(self.memory), list(self.queue), dict(self.wanted)
         makes = sorted(makes, key=lambda v: -sum(n != 1 for n in v.shape))
         new = Step(makes, None, Group(makes))
         new.replaces = step
         try:
-            self._lower(new)
+            self._lower(new, trial=True)
             assert new.kernel is not None
             good = len(new.makes) == len(makes) and not self._cyclic(new)
             good = good and traffic(new.kernel) < traffic(step.kernel) + apart
@@ -328,7 +339,6 @@ class Partition:
             step.loads, step.group, step.alias = new.loads, new.group, new.alias
             return True
         self._forget(new)
-        step.makes, step.kernel, step.arguments, step.loads, step.group = before
         self.memory, self.queue, self.wanted = saved
         return False
 

@@ -62,6 +62,8 @@ def split_complex(
 def _split(node: Expr, args: tuple[Expr | Pair, ...], leaf: Callable[[Expr], Pair]) -> Expr | Pair:
     if node.op in ("load", "name"):
         return leaf(node)
+    if node.op == "index":
+        return expr("index", PART[node.dtype], extra=node.extra), const(0.0, PART[node.dtype])
     if node.op == "const":
         value = complex(node.extra)
         return const(value.real, PART[node.dtype]), const(value.imag, PART[node.dtype])

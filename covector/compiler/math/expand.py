@@ -11,8 +11,10 @@ from functools import partial
 from typing import Final
 
 from covector.compiler.math import (
+    bessel,
     error_function,
     exponential,
+    gamma,
     integers,
     inverse_trigonometry,
     logarithm,
@@ -43,7 +45,9 @@ FLOAT_RULES: Final[dict[str, Rule]] = {
     **{f: getattr(trigonometry, f) for f in ("sin", "cos", "tan")},
     **{f: getattr(inverse_trigonometry, f) for f in ("asin", "acos", "atan", "atan2")},
     **{f: getattr(power, f) for f in ("pow", "cbrt", "rsqrt")},
-    **{f: getattr(error_function, f) for f in ("erf", "erfc")},
+    **{f: getattr(error_function, f) for f in ("erf", "erfc", "erf_inv")},
+    **{f: getattr(gamma, f) for f in ("lgamma", "digamma")},
+    **{f: getattr(bessel, f) for f in ("bessel_i0e", "bessel_i1e")},
     **{f: getattr(rounding, f) for f in (
         "ceil", "trunc", "round_away", "is_finite", "sign", "square", "nextafter", "rem",
     )},

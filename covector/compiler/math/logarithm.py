@@ -11,6 +11,7 @@ import math
 from covector.compiler.math import coefficients
 from covector.compiler.math.formats import (
     F32,
+    F64,
     Format,
     absolute,
     div,
@@ -67,6 +68,19 @@ def log_of(k: Expr, u: Expr, error: Expr | None = None) -> Expr:
     t = s * fma(z, horner(z, coefficients.LOG[f.dtype]), half_square)
     rest = fma(k, low, t) if error is None else fma(k, low, t) + error
     return fma(k, high, u - (half_square - rest))
+
+
+def log2_of_single(x: Expr) -> Expr:
+    """log2 of a float64 in the range of float32 (denormals too), to 37 bits; -inf, inf, NaN."""
+    k, _, m = split(x, F64)
+    s = div(m - 1.0, m + 1.0)
+    y = fma(s, horner(s * s, coefficients.LOG2_OF_RATIO["float64"]), k)
+    return log_limits(x, y)
+
+
+def log_limits(x: Expr, y: Expr) -> Expr:
+    """y, a logarithm of a finite x > 0, with that of 0, infinity, NaN."""
+    return select(eq(x, 0.0), -math.inf, select(lt(x, math.inf), y, x))
 
 
 def _with_limits(x: Expr, y: Expr, origin: Expr | float, pole: float) -> Expr:

@@ -34,7 +34,7 @@ from covector.compiler.math.formats import (
     two_product,
     with_sign,
 )
-from covector.compiler.math.logarithm import split
+from covector.compiler.math.logarithm import log2_of_single, log_limits, split
 from covector.ir.scalar import Expr, cast, const, expr, fma, select
 
 _TWO_THIRDS = (2.0 / 3.0, 3.700743415417188e-17)
@@ -80,17 +80,8 @@ def _nothing(y: Expr, logarithm: Expr) -> Expr:
     return eq(y, 0.0) | eq(logarithm, 0.0)
 
 
-def _limits(a: Expr, logarithm: Expr) -> Expr:
-    finite = select(lt(a, math.inf), logarithm, a)
-    return select(eq(a, 0.0), -math.inf, finite)
-
-
 def _pow_of_single(a: Expr, y: Expr) -> Expr:
-    a = cast(a, "float64")
-    k, _, m = split(a, F64)  # a float32, denormal or not, is a normal float64
-    s = div(m - 1.0, m + 1.0)
-    log2 = fma(s, horner(s * s, coefficients.LOG2_OF_RATIO["float64"]), k)
-    log2 = _limits(a, log2)
+    log2 = log2_of_single(cast(a, "float64"))
     t = clamp(select(_nothing(y, log2), 0.0, y * log2), -160.0, 130.0)
     n, bits = round_by_magic(t, 1.0)
     p = horner(t - n, coefficients.EXP2_SHORT["float64"])
@@ -130,7 +121,7 @@ def _log_pair(a: Expr) -> tuple[Expr, Expr]:
 
 def _pow_of_double(a: Expr, y: Expr) -> Expr:
     high, low = _log_pair(a)
-    high = _limits(a, high)
+    high = log_limits(a, high)
     nothing = _nothing(y, high)
     t = y * high
     rest = fma(y, low, fma(y, high, -t))

@@ -18,7 +18,8 @@ Values = tuple[Value, ...]
 
 @final
 class Combiner:
-    """`kind` over elements of type `dtype`; its state is one value, or (value, index)."""
+    """`kind` over elements of type `dtype`; its state is one value, or (value, index), or, for the
+    product of complex numbers, (re, im)."""
 
     __slots__ = ("_combine", "element", "kind", "outside", "sums", "types")
 
@@ -83,6 +84,8 @@ def _rule(kind: str, types: tuple[Element, ...]) -> Callable[[Builder, Values, V
     group = types[0].group
     if kind in ("argmax", "argmin"):
         return _arg_rule(kind == "argmax", group, types[1].group)
+    if kind == "prod" and len(types) == 2:
+        return _complex_product
     if kind in ("max", "min") and group == "f":
         predicate = "fcmp olt" if kind == "max" else "fcmp ogt"
         return lambda b, x, y: (_extreme(b, predicate, x[0], y[0]),)
@@ -94,6 +97,13 @@ def _extreme(b: Builder, predicate: str, old: Value, new: Value) -> Value:
     """NaN-propagating; two zeros count as equal (unlike the elementwise max: it is dearer)."""
     best = b.select(b.cmp(predicate, old, new), new, old)
     return b.select(b.cmp("fcmp uno", new, new), new, best)
+
+
+def _complex_product(b: Builder, x: Values, y: Values) -> Values:
+    (a, p), (c, q) = x, y
+    multiply = lambda u, v: b.bin("fmul contract", u, v)  # noqa: E731
+    return (b.bin("fsub contract", multiply(a, c), multiply(p, q)),
+            b.bin("fadd contract", multiply(a, q), multiply(p, c)))  # fmt: skip
 
 
 def _arg_rule(largest: bool, group: str, index: str) -> Callable[[Builder, Values, Values], Values]:
@@ -124,6 +134,8 @@ def _identity(kind: str, types: tuple[Element, ...]) -> tuple[object, ...]:
         return _least(first, kind == "argmax"), (1 << bits) - 1
     if kind in ("max", "min"):
         return (_least(first, kind == "max"),)
+    if kind == "prod" and len(types) == 2:
+        return (1.0, 0.0)
     if first.group == "f":  # the identity of floating-point addition is -0
         return (-0.0 if kind == "sum" else 1.0,)
     return ({"sum": 0, "or": 0, "xor": 0, "prod": 1, "and": -1}[kind],)

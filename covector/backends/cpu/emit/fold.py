@@ -15,15 +15,18 @@ from covector.backends.cpu.emit.address import locate, scalar_index
 from covector.backends.cpu.emit.combine import Combiner, Values
 from covector.backends.cpu.emit.convert import from_memory
 from covector.backends.cpu.emit.memory import lane_pointers, load, read, store, write_one
+from covector.backends.cpu.emit.nest import part_names
 from covector.backends.cpu.emit.ssa import Value
+from covector.backends.cpu.emit.types import PARTS
 from covector.backends.cpu.emit.vectorise import overlap_is_harmless, phases
 from covector.compiler.loops.program import Accumulator, Fold, Statement, Update
-from covector.ir.index import Data, Quotient
+from covector.ir.index import Affine, Data, Quotient
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.env import Env
     from covector.backends.cpu.emit.nest import Nest
     from covector.backends.cpu.emit.vectorise import Phase
+    from covector.ir.scalar import Expr
 
 EmitBody = Callable[["Nest", list[Statement], list["Env"]], None]
 #: Additions that one accumulator does before it is added to its total: chains as short as those
@@ -62,15 +65,16 @@ class _Fold:
     """
 
     __slots__ = (
-        "b", "combiners", "cut", "emit_body", "envs", "lanes", "nest", "rest", "s", "stretch",
-        "width",
+        "b", "combiners", "cut", "emit_body", "envs", "lanes", "nest", "rest", "results", "s",
+        "stretch", "width",
     )  # fmt: skip
 
     def __init__(self, nest: Nest, s: Fold, envs: list[Env], emit_body: EmitBody) -> None:
         self.nest, self.s, self.envs, self.emit_body = nest, s, envs, emit_body
         self.b = nest.b
         vector = s.vector is not None and nest.lanes > 1
-        self.combiners = [Combiner(r.kind, r.dtypes) for r in s.results]
+        self.results = [part for r in s.results for part in _real(nest, r)]
+        self.combiners = [Combiner(r.kind, r.dtypes) for r in self.results]
         self.width = s.unroll if vector else 1
         self.lanes = nest.lanes if vector else envs[0].lanes
         self.cut, self.stretch = self._stretches(vector)
@@ -99,7 +103,7 @@ class _Fold:
         state = self._start(outside, self.lanes, self.width)
         state = self._level(0, [[env] for env in self.envs], state)
         for env, chunk in zip(self.envs, self._split(state, outside, self.width), strict=True):
-            for k, (c, r) in enumerate(zip(self.combiners, self.s.results, strict=True)):
+            for k, (c, r) in enumerate(zip(self.combiners, self.results, strict=True)):
                 total = self._total(c, chunk[k], outside)
                 if self.s.vector is not None:
                     total = c.across(self.b, total)
@@ -111,10 +115,15 @@ class _Fold:
             scalars = self._split(self.rest, False, 1)[e][k]
             total = c.combine(self.b, total, scalars[0])
         if r.init is not None:
-            start = c.lift(self.b, (self.nest.lifted(r.init, env),))
-            total = (*c.combine(self.b, start, total[:1]), *total[1:])
+            total = self._from(c, r.init, total, env)
         for name, v in zip(r.names, c.lower(self.b, total), strict=True):
             env.define(name, v)
+
+    def _from(self, c: Combiner, init: Expr, total: Values, env: Env) -> Values:
+        start = c.lift(self.b, tuple(self.nest.all_lifted(init, env)))
+        if len(start) < len(total):  # of an argmax the value has a start, the index has none
+            return (*c.combine(self.b, start, total[:1]), *total[1:])
+        return c.combine(self.b, start, total)
 
     # State
 
@@ -282,7 +291,7 @@ class _Fold:
         for row, copies in zip(split, groups, strict=True):
             for u, env in enumerate(copies):
                 env.fresh.clear()
-                for k, (c, r) in enumerate(zip(self.combiners, self.s.results, strict=True)):
+                for k, (c, r) in enumerate(zip(self.combiners, self.results, strict=True)):
                     values = tuple(self.nest.lifted(v, env) for v in r.values)
                     old = row[k][u]
                     new = c.combine(self.b, old, c.lift(self.b, values))
@@ -293,12 +302,37 @@ class _Fold:
         return self._flat(split)
 
 
+def _real(nest: Nest, r: Accumulator) -> list[Accumulator]:
+    """An accumulator of complex numbers as accumulators of their parts."""
+    part = PARTS.get(r.dtypes[0])
+    if part is None:
+        return [r]
+    names, parts = part_names(r.names[0], r.dtypes[0]), tuple(nest.plain(r.values[0]))
+    init = None if r.init is None else nest.plain(r.init)
+    if r.kind == "sum":
+        return [
+            Accumulator((n,), "sum", (part,), (v,), None if init is None else init[k])
+            for k, (n, v) in enumerate(zip(names, parts, strict=True))
+        ]
+    if r.kind == "prod":
+        return [Accumulator(tuple(names), "prod", (part, part), parts, r.init)]
+    raise NotImplementedError(f"a fold of complex numbers by {r.kind}: there are sum and prod")
+
+
 # Accumulators in memory
 
 
 def combine_update(nest: Nest, s: Update, envs: list[Env]) -> None:
     """`buffer[index] = combine(buffer[index], value)`; instances that share a place meet first."""
     memory = nest.memory[s.buffer]
+    if memory.parts and s.value.dtype in PARTS:
+        if s.kind != "sum":
+            raise NotImplementedError(f"an update of complex numbers by {s.kind}: there is sum")
+        for k, part in enumerate(nest.plain(s.value)):
+            combine_update(
+                nest, Update(s.buffer, (*s.index, Affine(k)), "sum", part, s.where), envs
+            )
+        return
     dtype = memory.element.name
     c = Combiner(s.kind, (dtype,))
     if s.where is not None or any(_gathers(i) for i in s.index):

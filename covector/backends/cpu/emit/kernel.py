@@ -28,6 +28,7 @@ from covector.compiler.loops.program import (
     Store,
     Update,
 )  # fmt: skip
+from covector.compiler.math.complex_parts import WIDE
 from covector.ir.index import Affine
 from covector.ir.scalar import Expr, walk
 
@@ -98,8 +99,10 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
 def _dtypes(kernel: Kernel) -> set[str]:
     found = {PARTS.get(b.dtype, b.dtype) for b in kernel.buffers.values()}
     for e in walk(*expressions(kernel.body)):
-        if e.op not in ("index", "const"):
-            found.add(e.dtype)
+        if e.dtype in PARTS and e.op in WIDE:
+            found.add("float64")
+        elif e.op not in ("index", "const"):
+            found.add(PARTS.get(e.dtype, e.dtype))
     return found
 
 

@@ -10,8 +10,8 @@ from covector.backends.cpu.emit.convert import literal
 from covector.backends.cpu.emit.env import Env
 from covector.backends.cpu.emit.memory import load
 from covector.backends.cpu.emit.ssa import Builder, Value
-from covector.backends.cpu.emit.types import I1, element
-from covector.compiler.math.expand import expand_all
+from covector.backends.cpu.emit.types import I1, PARTS, element
+from covector.compiler.math import expand_all, split_complex
 from covector.ir.index import Data, Quotient
 from covector.ir.scalar import Expr
 
@@ -38,16 +38,28 @@ class Nest:
         self.memory: dict[str, Memory] = {}
         self.ranged: tuple[For, Value, Value] | None = None
         self.calls: dict[For, str] = {}
-        self._expanded: dict[Expr, Expr] = {}
+        self._expanded: dict[Expr, list[Expr]] = {}
         self._orders: dict[Expr, list[Expr]] = {}
         self._unstable: set[Expr] = set()
 
     def value(self, root: Expr, env: Env) -> Value:
         """The value of an expression for this instance: a scalar, or a vector of `env.lanes`."""
-        plain = self._expanded.get(root)
-        if plain is None:
-            plain = self._expanded[root] = expand_all([root], NATIVE)[0]
+        (plain,) = self.plain(root)
         return self._value(plain, env)
+
+    def plain(self, root: Expr) -> list[Expr]:
+        """`root` in real operations that there are instructions for: one, or (re, im)."""
+        found = self._expanded.get(root)
+        if found is None:
+            (real,) = split_complex([root])
+            roots = [real] if isinstance(real, Expr) else list(real)
+            found = self._expanded[root] = expand_all(roots, NATIVE)
+        return found
+
+    def parts(self, root: Expr, env: Env) -> tuple[Value, Value]:
+        """The real and the imaginary part of a complex expression."""
+        re, im = self.plain(root)
+        return self._value(re, env), self._value(im, env)
 
     def _value(self, root: Expr, env: Env) -> Value:
         memo, fresh = env.memo, env.fresh
@@ -64,6 +76,10 @@ class Nest:
     def lifted(self, root: Expr, env: Env) -> Value:
         """As `value`, with all the lanes of this instance."""
         return self.b.splat(self.value(root, env), env.lanes)
+
+    def all_lifted(self, root: Expr, env: Env) -> list[Value]:
+        """As `lifted`; two values for a complex expression."""
+        return [self.b.splat(self._value(e, env), env.lanes) for e in self.plain(root)]
 
     def _node(self, node: Expr, env: Env) -> Value:
         op = node.op
@@ -122,6 +138,11 @@ class Nest:
                 stack.extend((c, None) for c in reversed(below) if c not in seen)
         self._orders[root] = order
         return order
+
+
+def part_names(name: str, dtype: str) -> list[str]:
+    """The names that stand for a name: of its parts, if it is complex."""
+    return [f"{name}.re", f"{name}.im"] if dtype in PARTS else [name]
 
 
 def _children(node: Expr) -> tuple[Expr, ...]:

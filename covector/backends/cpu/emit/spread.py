@@ -13,7 +13,14 @@ from covector.backends.cpu.emit.address import scalar_index
 from covector.backends.cpu.emit.vectorise import index_reads
 from covector.compiler.loops.place import COST
 from covector.compiler.loops.program import (
-    Fold, For, Kernel, Let, Scan, Statement, Store, Update,
+    Fold,
+    For,
+    Kernel,
+    Let,
+    Scan,
+    Statement,
+    Store,
+    Update,
 )  # fmt: skip
 from covector.compiler.loops.transform import all_statements, expressions
 from covector.ir.index import Affine

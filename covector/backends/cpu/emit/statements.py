@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Final
 from covector.backends.cpu.emit import fold, spread, tile
 from covector.backends.cpu.emit.address import scalar_index
 from covector.backends.cpu.emit.fold import combine_update
-from covector.backends.cpu.emit.memory import store
+from covector.backends.cpu.emit.memory import store, store_parts
+from covector.backends.cpu.emit.nest import part_names
 from covector.backends.cpu.emit.ssa import Value
-from covector.backends.cpu.emit.types import PTR
+from covector.backends.cpu.emit.types import PARTS, PTR
 from covector.backends.cpu.emit.vectorise import (
     Phase,
     overlap_is_harmless,
@@ -37,7 +38,12 @@ def emit_body(nest: Nest, statements: list[Statement], envs: list[Env]) -> None:
 
 def _let(nest: Nest, s: Let, envs: list[Env]) -> None:
     for env in envs:
-        env.define(s.name, nest.value(s.value, env))
+        if s.value.dtype in PARTS:
+            values = nest.parts(s.value, env)
+            for label, v in zip(part_names(s.name, s.value.dtype), values, strict=True):
+                env.define(label, v)
+        else:
+            env.define(s.name, nest.value(s.value, env))
 
 
 def _store(nest: Nest, s: Store, envs: list[Env]) -> None:
@@ -46,12 +52,18 @@ def _store(nest: Nest, s: Store, envs: list[Env]) -> None:
         if where is not None and where.type.lanes == 1:
             # One answer for all lanes: a branch, so that what it guards is not even read.
             def inside(env: Env = env) -> list[Value]:
-                inner = env.fork()
-                store(nest, s.buffer, s.index, nest.value(s.value, inner), inner, None)
+                _put(nest, s, env.fork(), None)
                 return []
 
             nest.b.branch(where, inside)
             continue
+        _put(nest, s, env, where)
+
+
+def _put(nest: Nest, s: Store, env: Env, where: Value | None) -> None:
+    if s.value.dtype in PARTS:
+        store_parts(nest, s.buffer, s.index, nest.parts(s.value, env), env, where)
+    else:
         store(nest, s.buffer, s.index, nest.value(s.value, env), env, where)
 
 
@@ -190,8 +202,9 @@ def _scan(nest: Nest, s: Scan, envs: list[Env]) -> None:
 
 
 def _scan_loop(nest: Nest, s: Scan, low: Value, high: Value, envs: list[Env]) -> None:
-    b, names = nest.b, [name for name, _ in s.carries]
-    start = [nest.lifted(value, env) for env in envs for _, value in s.carries]
+    b = nest.b
+    names = [n for name, value in s.carries for n in part_names(name, value.dtype)]
+    start = [v for env in envs for _, value in s.carries for v in nest.all_lifted(value, env)]
 
     def body(i: Value, carried: list[Value]) -> list[Value]:
         at = b.sub(b.sub(b.add(low, high), b.int(1)), i) if s.reverse else i
@@ -202,7 +215,7 @@ def _scan_loop(nest: Nest, s: Scan, low: Value, high: Value, envs: list[Env]) ->
         emit_body(nest, s.body, inner)
         for env in inner:
             env.fresh.clear()
-        return [nest.lifted(value, env) for env in inner for value in s.next]
+        return [v for env in inner for value in s.next for v in nest.all_lifted(value, env)]
 
     last = b.loop(low, high, 1, start, body)
     for k, env in enumerate(envs):

@@ -1,0 +1,97 @@
+"""What is legal in a Jaxpr; run after every pass of the compiler under the option enable_checks.
+
+Each variable is defined once and before its use, the operations' `result` rules give the types
+that the results are declared with, a literal is a scalar of its type, nested programs are legal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from covector import dtypes
+from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
+
+
+class InvalidJaxpr(AssertionError):
+    """A Jaxpr breaks a rule: a fault of whoever made it, never of the user's program."""
+
+
+def verify(jaxpr: Jaxpr | ClosedJaxpr) -> None:
+    """Raise InvalidJaxpr, with the program's text, where a rule is broken.
+
+    >>> x, y = Var(ShapedArray((), "float32")), Var(ShapedArray((), "float32"))
+    >>> verify(Jaxpr([], [x], [x], []))
+    >>> verify(Jaxpr([], [x], [y], []))
+    Traceback (most recent call last):
+    covector.ir.verify.InvalidJaxpr: a result is never defined...
+    """
+    if isinstance(jaxpr, ClosedJaxpr):
+        _check(len(jaxpr.consts) == len(jaxpr.jaxpr.constvars), jaxpr.jaxpr,
+               "constants and their variables are not equally many")  # fmt: skip
+        jaxpr = jaxpr.jaxpr
+    defined: set[Var] = set()
+    _define([*jaxpr.constvars, *jaxpr.invars], defined, jaxpr, "the arguments")
+    for n, eqn in enumerate(jaxpr.eqns):
+        where = f"equation {n} ({eqn.op})"
+        _check_operands(eqn.invars, defined, jaxpr, f"an operand of {where}")
+        _check_types(eqn, jaxpr, where)
+        _define(eqn.outvars, defined, jaxpr, where)
+        for value in eqn.op.params.values():
+            for nested in _programs(value):
+                verify(nested)
+    _check_operands(jaxpr.outvars, defined, jaxpr, "a result")
+
+
+def _check(holds: bool, jaxpr: Jaxpr, complaint: str) -> None:
+    if not holds:
+        raise InvalidJaxpr(f"{complaint}, in\n{jaxpr}")
+
+
+def _define(variables: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, where: str) -> None:
+    for v in variables:
+        if isinstance(v, Var):
+            _check(v not in defined, jaxpr, f"{where}: a variable is defined twice")
+            defined.add(v)
+
+
+def _check_operands(atoms: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, what: str) -> None:
+    for v in atoms:
+        if isinstance(v, Literal):
+            scalar = np.asarray(v.val)
+            legal = scalar.shape == v.aval.shape == () and (
+                scalar.dtype == dtypes.physical_dtype(v.aval.dtype)
+            )
+            _check(legal, jaxpr, f"{what} is {scalar!r}, declared as {v.aval.str_short()}")
+        else:
+            _check(v in defined, jaxpr, f"{what} is never defined, or only later")
+
+
+def _check_types(eqn: Equation, jaxpr: Jaxpr, where: str) -> None:
+    given: list[ShapedArray] = [v.aval for v in eqn.invars]
+    try:
+        out = eqn.op.result(*given)
+    except (TypeError, ValueError) as error:
+        raise InvalidJaxpr(f"{where} refuses its operands: {error}, in\n{jaxpr}") from error
+    wanted = list(out) if eqn.op.multiple_results else [out]
+    declared = [v.aval for v in eqn.outvars]
+    same = len(wanted) == len(declared) and all(
+        a.strong() is b.strong() for a, b in zip(wanted, declared, strict=True)
+    )
+    _check(same, jaxpr, f"{where} gives {_types(wanted)}, declared as {_types(declared)}")
+
+
+def _types(avals: Iterable[ShapedArray]) -> str:
+    return ", ".join(a.str_short() for a in avals)
+
+
+def _programs(value: Any) -> list[Jaxpr | ClosedJaxpr]:
+    """The programs that a parameter is, or holds."""
+    if isinstance(value, (Jaxpr, ClosedJaxpr)):
+        return [value]
+    if isinstance(value, (tuple, list)):
+        return [program for item in value for program in _programs(item)]
+    return []
