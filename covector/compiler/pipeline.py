@@ -19,6 +19,7 @@ from covector.compiler.passes.expand import expand
 from covector.compiler.passes.fold_constants import fold_constants
 from covector.compiler.passes.nested import prepare_nested
 from covector.compiler.passes.simplify import simplify
+from covector.compiler.passes.sink_views import sink_views
 from covector.compiler.plan import plan
 from covector.compiler.program import Program
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -48,6 +49,8 @@ PASSES: Final = (
     Pass("expand", expand, "first: every later pass sees only ops it knows, across calls"),
     Pass("fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"),
     Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
+    Pass("sink_views", _inside(sink_views), "views are merged before they move, and again after"),
+    Pass("simplify_again", _inside(simplify), "views that sinking brought together"),
     Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
     Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
     Pass("dce", _inside(dead_code), "the passes before leave unused equations behind"),

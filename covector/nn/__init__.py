@@ -1,6 +1,8 @@
-"""Neural networks: activations, what classifiers end in, and `initializers`."""
+"""Functions for neural networks: activations, normalisation, attention, initial weights."""
 
-from covector.nn import initializers
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
 from covector.nn.functions import (
     celu,
     elu,
@@ -14,9 +16,6 @@ from covector.nn.functions import (
     leaky_relu,
     log1mexp,
     log_sigmoid,
-    log_softmax,
-    logmeanexp,
-    logsumexp,
     mish,
     one_hot,
     relu,
@@ -25,18 +24,25 @@ from covector.nn.functions import (
     sigmoid,
     silu,
     soft_sign,
-    softmax,
     softplus,
     sparse_plus,
     sparse_sigmoid,
     squareplus,
-    standardize,
     swish,
     tanh,
+)
+from covector.nn.normalising import (
+    dot_product_attention,
+    log_softmax,
+    logmeanexp,
+    logsumexp,
+    softmax,
+    standardize,
 )
 
 __all__ = [
     "celu",
+    "dot_product_attention",
     "elu",
     "gelu",
     "glu",
@@ -69,3 +75,9 @@ __all__ = [
     "swish",
     "tanh",
 ]
+
+
+def __getattr__(name: str) -> _Any:
+    if name == "initializers":  # needs the random generators
+        return _import_module("covector.nn.initializers")
+    raise AttributeError(f"module 'covector.nn' has no attribute {name!r}")

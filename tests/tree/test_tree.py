@@ -48,6 +48,9 @@ Point = namedtuple("Point", "x y")
 
 
 class Tagged:
+    def __repr__(self):  # test ids must not hold an address
+        return f"Tagged({self.__dict__})"
+
     def __init__(self, x, tag):
         self.x, self.tag = x, tag
 

@@ -163,7 +163,11 @@ class Scratch:
 
     def fill_index(self) -> tuple[Affine, ...]:
         """The index of the value that an iteration of `fill_axes` stores."""
-        at = iter(self.fill_position())
+        return self.index_at(self.fill_position())
+
+    def index_at(self, position: tuple[Affine, ...]) -> tuple[Affine, ...]:
+        """The index of the value that is kept at `position`."""
+        at = iter(position)
         return tuple(
             b if d is None else b + d[0] + next(at)
             for b, d in zip(self.base, self.dims, strict=True)

@@ -92,10 +92,11 @@ class Partition:
             if value in self.maker:
                 continue
             self.wanted.pop(value, None)
-            for step in self.inlined.pop(value, {}):
-                stale[step] = None  # it computes the value again: let it load it
-                self._forget(step)
-            step = self._step_for(value)
+            step = self._host(value) or self._step_for(value)
+            for other in self.inlined.pop(value, {}):
+                if other is not step:
+                    stale[other] = None  # it computes the value again: let it load it
+                    self._forget(other)
             stale.pop(step, None)
 
     def _circular(self) -> Step | None:
@@ -162,6 +163,23 @@ class Partition:
                 if steps is not None:
                     steps.pop(step, None)
 
+    def _host(self, value: Value) -> Step | None:
+        """A kernel that computes `value` for itself, and now stores it too."""
+        node = value.node
+        if node is None or node.rule != "kernel" or value in self.lone:
+            return None
+        hosts = [s for s in self.inlined.get(value, ()) if s.group is not None][:2]
+        for host in hosts:
+            first = host.makes[0]
+            if len(host.makes) >= GROUP_SIZE or first in self.lone:
+                continue
+            if not (_fits(value, first) or _fits(first, value)):
+                continue
+            if self._try(host, [*host.makes, value], self._alone(value)):
+                self.maker[value] = host
+                return host
+        return None
+
     def _step_for(self, value: Value) -> Step:
         node = value.node
         assert node is not None
@@ -224,7 +242,8 @@ class Partition:
         def in_memory(v: Value) -> bool:
             if v.node is None or v in own:
                 return True
-            if len(own) > 1 and v.node.rule == "kernel" and self.ancestors[v.node.position] & roots:
+            waits = len(own) > 1 and v.node.rule == "kernel" and step.replaces is None
+            if waits and self.ancestors[v.node.position] & roots:
                 return False  # made from what this kernel makes: computed again, not waited for
             return v in self.memory or self._elsewhere(v, step)
 

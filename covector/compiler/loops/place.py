@@ -124,7 +124,8 @@ def _passes(low: Lowering, finals: Sequence[Final]) -> list[Pass] | None:
             if n.terms:
                 return None
             trips[a] = n.const
-    needs = sorted({f.need for f in low.folds} | {s.rows for s in low.scratch.values()}, key=len)
+    wanted = [*(f.need for f in low.folds), *(s.rows for s in low.scratch.values())]
+    needs = sorted(dict.fromkeys(wanted), key=len)
     rank = {a: k for k, need in reversed(list(enumerate(needs))) for a in need}
     own = sorted(low.own, key=lambda a: (rank.get(a, len(needs)), low.own[a]))
     deepest = needs[-1] if needs else frozenset()

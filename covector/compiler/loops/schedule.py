@@ -139,16 +139,7 @@ class Scheduler:
     def _place(self, ref: FoldRef) -> None:
         """Put a fold in a nest of its level: an earlier one over the same loops if it can."""
         values = tuple(self.low.done[v] for v in ref.values)
-        fused: dict[Scratch, tuple[tuple[Affine, ...], Expr]] = {}
-        for s in scratches_in(values):
-            if s in self.pending:
-                fill = self._fusable(s, ref)
-                if fill is None:
-                    self._fill_now([s])
-                else:
-                    fused[s] = fill
-        for _, e in fused.values():
-            self._fill_now([s for s in scratches_in([e]) if s not in fused])
+        fused = self._fused(values, ref)
         self.labels[ref] = tuple(f"f{len(self.labels)}{self.tag}" + "i" * k for k in range(len(ref.names)))
         items = self.items[ref.need]
         if not fused:
@@ -187,20 +178,34 @@ class Scheduler:
                 return None
         return values
 
+    def _fused(
+        self, values: tuple[Expr, ...], ref: FoldRef
+    ) -> dict[Scratch, tuple[tuple[Affine, ...], Expr]]:
+        """What the fold can fill on its way, (position, value); what it cannot is filled now."""
+        fused: dict[Scratch, tuple[tuple[Affine, ...], Expr]] = {}
+        roots = list(values)
+        while True:
+            waiting = [s for s in scratches_in(roots) if s in self.pending and s not in fused]
+            if not waiting:
+                return fused
+            s = max(waiting, key=lambda s: s.value.position)  # its users are known by now
+            fill = self._fusable(s, ref, roots)
+            if fill is None:
+                self._fill_now([s])
+            else:
+                fused[s] = fill
+                roots.append(fill[1])
+
     def _fusable(
-        self, s: Scratch, ref: FoldRef
+        self, s: Scratch, ref: FoldRef, roots: Sequence[Expr]
     ) -> tuple[tuple[Affine, ...], Expr] | None:
-        """(position, value) if the loops of `ref` visit each element of `s` exactly once."""
+        """(position, value) if `roots` load `s` at one place that visits all of it just once."""
         if s.rows != ref.need:
             return None
-        low = self.low
-        asked = {
-            e.extra[1] for e in low.reach(ref.values) if e.extra[0] is s.value
-        }
-        if len(asked) != 1:
+        places = {e.extra[1] for e in walk_deep(roots) if e.op == "load" and e.extra[0] is s}
+        if len(places) != 1:
             return None
-        (index,) = asked
-        position = low.position(s, index)
+        (position,) = places
         loops = {a: (l, h) for a, l, h in ref.loops}
         for p, n in zip(position, s.shape, strict=True):
             if n == 1 and p == 0:
@@ -210,7 +215,8 @@ class Scheduler:
                 return None
         if loops:
             return None
-        value = low.say(s.value.node, index)[s.value.number]  # type: ignore[arg-type]
+        low = self.low
+        value = low.say(s.value.node, s.index_at(position))[s.value.number]  # type: ignore[arg-type]
         low.resolve([value])
         return position, low.done[value]
 

@@ -100,7 +100,29 @@ def _mul(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None
 
 def _div(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
     x, y = args
-    return x if _is(y, made, 1) and dtypes.kind_of(y.aval.dtype) != "c" else None
+    if dtypes.kind_of(y.aval.dtype) != "f":
+        return x if _is(y, made, 1) and dtypes.kind_of(y.aval.dtype) in "iu" else None
+    value = _number(y, made)
+    if value is None:
+        return None
+    if value == 1:
+        return x
+    mantissa, exponent = np.frexp(float(value))
+    if abs(mantissa) == 0.5 and abs(exponent) < 14 and isinstance(y, Literal):
+        # By a power of two: the product with its reciprocal is the same number.
+        reciprocal = Literal(np.asarray(1 / float(value), y.aval.dtype)[()], y.aval)
+        return out.emit(Op.registry["mul"](), [x, reciprocal], eqn)
+    return None
+
+
+def _scale(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
+    """The mask is not needed where the coefficient is finite, or the tangent known not to be 0."""
+    t, c = args
+    tangent, coefficient = _number(t, made), _number(c, made)
+    finite = coefficient is not None and np.isfinite(complex(coefficient))
+    if not finite and (tangent is None or tangent == 0):
+        return None
+    return out.emit(Op.registry["mul"](), [t, c], eqn)
 
 
 def _involution(name: str) -> Rule:
@@ -186,13 +208,27 @@ def _reshape(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | 
         return x
     inner = next((e for n in _RESHAPES if (e := _before(x, made, n)) is not None), None)
     if inner is None:
-        return None
+        dims = _inserted(x.aval.shape, shape)
+        if dims is None or isinstance(x, Literal):
+            return None
+        return out.emit(Op.registry["broadcast_in_dim"](shape, dims), [x], eqn)
     first = inner.invars[0]
     if first.aval.shape == shape:
         return first
     if isinstance(first, Literal):
         return None
     return out.emit(Op.registry["reshape"](shape), [first], eqn)
+
+
+def _inserted(old: tuple[int, ...], new: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Where the axes of `old` are in `new`, if `new` is `old` with axes of 1 put in; else None."""
+    dims: list[int] = []
+    for d, n in enumerate(new):
+        if len(dims) < len(old) and old[len(dims)] == n:
+            dims.append(d)
+        elif n != 1:
+            return None
+    return tuple(dims) if len(dims) == len(old) and len(new) > len(old) else None
 
 
 _RESHAPES = ("reshape", "squeeze", "expand_dims")
@@ -227,7 +263,12 @@ def _unchanged(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom 
 
 
 def _no_axes(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
-    return args[0] if not eqn.op.params["axes"] else None
+    (x,), axes = args, eqn.op.params["axes"]
+    if not axes:
+        return x
+    if all(x.aval.shape[d] == 1 for d in axes):
+        return out.emit(Op.registry["reshape"](eqn.outvars[0].aval.shape), [x], eqn)
+    return None
 
 
 def _itself(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
@@ -240,6 +281,7 @@ RULES: Final[dict[str, Rule]] = {
     "sub": _sub,
     "mul": _mul,
     "div": _div,
+    "scale_tangent": _scale,
     "neg": _involution("neg"),
     "not": _involution("not"),
     "conj": _involution("conj"),
