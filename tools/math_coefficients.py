@@ -494,16 +494,20 @@ def erf_inv(dtype: str) -> Any:
 
 @entry
 def erf_inv_tail(dtype: str) -> Any:
-    """erf_inv(x) / (1 + s), s = sqrt(-log(1 - x)) >= 2.34, as a function of 10 / (1 + s) - 2."""
+    """With s = sqrt(-log(1 - x)) >= 2.34, float32: erf_inv(x) as a function of s - 3.25;
+    float64: erf_inv(x) / (1 + s) as a function of 10 / (1 + s) - 2.
+    """
+    if dtype == "float32":
+        interval = (mpf("2.34") - 3.25, mpmath.sqrt(mpf("16.7")) - 3.25)
+        return fit(lambda t: _erfc_inv(mpmath.exp(-((t + 3.25) ** 2))), interval, 9, dtype)
 
     def f(t: Any) -> Any:
         with mp.workdps(45):
             s = 10 / (t + 2) - 1
             return _erfc_inv(mpmath.exp(-s * s)) / (1 + s)
 
-    end = mpmath.sqrt(pick(dtype, mpf("16.7"), mpf("36.8")))
-    interval = (10 / (1 + end) - 2, 10 / mpf("3.34") - 2)
-    return fit(f, interval, pick(dtype, 8, 17), dtype)
+    interval = (10 / (1 + mpmath.sqrt(mpf("36.8"))) - 2, 10 / mpf("3.34") - 2)
+    return fit(f, interval, 17, dtype)
 
 
 @entry
@@ -523,7 +527,7 @@ def lgamma(dtype: str) -> Any:
 
 @entry
 def lgamma_series(dtype: str) -> Any:
-    """Stirling's rest, lgamma x - (x - 1/2) log x + x - log(2 pi) / 2, times x; in x**-2, x >= 8."""
+    """(lgamma x - (x - 1/2) log x + x - log(2 pi) / 2) x as a function of x**-2, x >= 8."""
 
     def f(z: Any) -> Any:
         if z < mpf(10) ** -20:

@@ -4,7 +4,7 @@
 and the kernel, made on demand: so a new shape compiles nothing.
 
     pointwise     every array as one axis of n elements, scalars as they are
-    broadcasting  pointwise over up to a few axes, each operand with strides of its own (0: repeated)
+    broadcasting  pointwise over up to a few axes, each operand with its own strides (0: repeated)
     view          a copy by strides and an offset; neighbouring axes merged; contiguous, repeated or
                   strided along the last axis; or a transpose of tiles
     reduction     (outer, reduced, inner); running reductions alike
@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+from covector.compiler.loops.address import linear
 from covector.compiler.loops.graph import Graph, Node, Value, element_type
 from covector.compiler.loops.lanes import choose_lanes
 from covector.compiler.loops.lower import Lowering, Refusal, domain_of
-from covector.compiler.loops.address import linear
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push
@@ -110,7 +110,9 @@ def broadcasting(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
     types = tuple(element_type(a.dtype) for a in avals)
     full = [ShapedArray(out, a.dtype, a.weak_type) for a in avals]
     result = element_type(op.result(*full).dtype)
-    kinds = tuple(tuple(_kind(s, d == len(extents) - 1) for d, s in enumerate(row)) for row in strides)
+    kinds = tuple(
+        tuple(_kind(s, d == len(extents) - 1) for d, s in enumerate(row)) for row in strides
+    )
     free = [s for row, kind in zip(strides, kinds, strict=True)
             for s, k in zip(row, kind, strict=True) if k == "s"]  # fmt: skip
 
@@ -147,9 +149,7 @@ def _broadcasting_kernel(
 
 def _serial(body: Sequence[Statement]) -> list[Statement]:
     """The loops with no lanes chosen yet."""
-    return [
-        For(s.axis, s.low, s.high, _serial(s.body)) if isinstance(s, For) else s for s in body
-    ]
+    return [For(s.axis, s.low, s.high, _serial(s.body)) if isinstance(s, For) else s for s in body]
 
 
 # Views
@@ -169,12 +169,11 @@ def _view(op: Op, aval: ShapedArray) -> NormalForm | None:
     if len(extents) > MAX_RANK:
         return None
     dtype = _MOVED.get(aval.itemsize, element_type(aval.dtype))
-    tile = len(extents) > 1 and steps[-1] not in (0, 1) and steps[-2] == 1
     kinds = [_kind(s, d == len(extents) - 1) for d, s in enumerate(steps)]
-    if tile:
-        kinds[-2] = "1"
-    if not extents:
-        kinds = []
+    tile = None  # the axis that is contiguous in the argument, where the last one is not
+    if extents and steps[-1] not in (0, 1) and 1 in steps:
+        tile = steps.index(1)
+        kinds[tile] = "1"
     free = [s for s, k in zip(steps, kinds, strict=True) if k == "s"]
 
     def make() -> Kernel:
@@ -210,18 +209,25 @@ def strides_of_view(op: Op, aval: ShapedArray) -> tuple[tuple[int, ...], int] | 
     return tuple(steps.get(f"i{d}", 0) for d in range(len(shape))), address.const
 
 
-def _view_kernel(dtype: str, kinds: Sequence[str], tile: bool) -> Kernel:
+def _view_kernel(dtype: str, kinds: Sequence[str], tile: int | None) -> Kernel:
     rank = len(kinds)
     shape = tuple(affine(f"n{d}") for d in range(rank))
     steps = tuple(affine(f"s{d}") if k == "s" else Affine(int(k)) for d, k in enumerate(kinds))
-    symbols = ["o", *map(str, shape), *(str(s) for s, k in zip(steps, kinds, strict=True) if k == "s")]
+    symbols = [
+        "o",
+        *map(str, shape),
+        *(str(s) for s, k in zip(steps, kinds, strict=True) if k == "s"),
+    ]
     source = Buffer("x0", (affine("o") + 1, *shape), dtype, "in", (Affine(1), *steps))
     target = Buffer("y0", shape, dtype, "out")
     index = tuple(affine(f"i{d}") for d in range(rank))
     body: list[Statement] = [Store("y0", index, load("x0", (affine("o"), *index), dtype))]
-    for d in reversed(range(rank)):
-        mode = "vector" if d == rank - 1 and not tile else "serial"
-        if tile and d == rank - 2:
+    order = [d for d in range(rank) if d != tile]
+    if tile is not None:
+        order.insert(rank - 2, tile)
+    for d in reversed(order):
+        mode = "vector" if d == rank - 1 and tile is None else "serial"
+        if d == tile:
             mode = "tile"
         body = [For(f"i{d}", ZERO, shape[d], body, mode)]
     return Kernel("view", {"x0": source, "y0": target}, body, tuple(symbols))
@@ -367,9 +373,7 @@ def _indexing(op: Op, avals: Sequence[ShapedArray]) -> NormalForm | None:
         sizes = [_window(extents, n, avals[0].shape[d], x[d], d) for d, n in enumerate(given)]
         inner = iter(n for d, n in enumerate(sizes) if d not in dropped and d not in x_batch)
         outer = iter(batch)
-        whole = tuple(
-            next(inner) if d in numbers[0] else next(outer) for d in range(windowed.ndim)
-        )
+        whole = tuple(next(inner) if d in numbers[0] else next(outer) for d in range(windowed.ndim))
         if scatters:
             shapes.append(whole)
         result = x if scatters else whole

@@ -59,7 +59,11 @@ def _same_place(body: Sequence[Statement], old: str, new: str) -> bool:
     for k, top in enumerate(inner):
         for s in all_statements([top]):
             for e in walk_deep(expressions(s)):
-                if e.op != "load" or e.extra[0] != old or (s is store and e.extra[1] == store.index):
+                if (
+                    e.op != "load"
+                    or e.extra[0] != old
+                    or (s is store and e.extra[1] == store.index)
+                ):
                     continue
                 same_row = fixed and all(e.extra[1][d] == store.index[d] for d in fixed)
                 if k >= at or not same_row:

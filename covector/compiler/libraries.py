@@ -27,9 +27,9 @@ def chosen(op: Op, avals: Sequence[ShapedArray]) -> Library | None:
 def _small_product(avals: Sequence[ShapedArray], numbers: Any, *_: Any) -> bool:
     """Vectors (memory-bound either way), empty and very small matrices."""
     x, y = avals
-    (x_contract, y_contract), (x_batch, y_batch) = numbers
-    k = _size(x, x_contract)
-    batch = _size(x, x_batch)
+    (contract, _), (batch_axes, _) = numbers
+    k = _size(x, contract)
+    batch = _size(x, batch_axes)
     per = max(k * batch, 1)
     m, n = x.size // per, y.size // per
     return min(m, n) <= 1 or m * n * k <= SMALL_PRODUCT

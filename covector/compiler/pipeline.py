@@ -47,7 +47,9 @@ def _nested(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 PASSES: Final = (
     Pass("expand", expand, "first: every later pass sees only ops it knows, across calls"),
-    Pass("fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"),
+    Pass(
+        "fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"
+    ),
     Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
     Pass("sink_views", _inside(sink_views), "views are merged before they move, and again after"),
     Pass("simplify_again", _inside(simplify), "views that sinking brought together"),
@@ -71,9 +73,7 @@ def prepare(closed: ClosedJaxpr) -> ClosedJaxpr:
     return closed
 
 
-def compile_program(
-    closed: ClosedJaxpr, donated: Iterable[int] = ()
-) -> tuple[Program, list[Any]]:
+def compile_program(closed: ClosedJaxpr, donated: Iterable[int] = ()) -> tuple[Program, list[Any]]:
     """(the planned program, the constants that are its first inputs)."""
     closed = prepare(closed)
     start = time.perf_counter()

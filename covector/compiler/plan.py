@@ -30,9 +30,7 @@ def plan_nested(jaxpr: Jaxpr, places: Mapping[int, int]) -> Program:
     return _plan(jaxpr, set(places), places, jaxpr.debug_name or "nested")
 
 
-def _plan(
-    jaxpr: Jaxpr, donated: set[int], places: Mapping[int, int] | None, name: str
-) -> Program:
+def _plan(jaxpr: Jaxpr, donated: set[int], places: Mapping[int, int] | None, name: str) -> Program:
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     graph = graph_of(inputs, jaxpr.eqns)
     outputs = [_output(v, graph) for v in jaxpr.outvars]

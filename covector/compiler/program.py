@@ -146,7 +146,7 @@ class Loop:
 
 @final
 class Branch:
-    """Run one of nested `programs`, chosen by the int32 in slot `index` (clipped to their number)."""
+    """Run one of nested `programs`, by the int32 in slot `index` (clipped to their number)."""
 
     __slots__ = ("arena", "index", "inputs", "outputs", "programs")
 

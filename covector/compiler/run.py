@@ -50,8 +50,7 @@ def _copy(p: Program, s: Copy, arrays: list[Any], library: Any, lanes: bool) -> 
 
 def _library(p: Program, s: LibraryCall, arrays: list[Any], library: Any, lanes: bool) -> None:
     shaped = [
-        arrays[n].reshape(shape)
-        for n, shape in zip((*s.inputs, *s.outputs), s.shapes, strict=True)
+        arrays[n].reshape(shape) for n, shape in zip((*s.inputs, *s.outputs), s.shapes, strict=True)
     ]
     given, made = shaped[: len(s.inputs)], shaped[len(s.inputs) :]
     for out, result in zip(made, library[s.name](s.attributes, *given), strict=True):

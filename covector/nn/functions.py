@@ -9,7 +9,7 @@ import numpy as np
 
 from covector import dtypes, lax
 from covector import numpy as cnp
-from covector.numpy.convert import array_operand, canonical_axis, strong
+from covector.numpy.convert import array_operand, canonical_axis, cast, strong
 
 tanh = cnp.tanh
 
@@ -18,7 +18,7 @@ def _inexact(who: str, x: Any) -> Any:
     """`x` as an array of floats (or complex numbers)."""
     x = array_operand(who, x)
     dtype = dtypes.to_inexact_dtype(x.dtype)
-    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+    return cast(x, dtype, x.weak_type)
 
 
 def _number(x: Any, value: float) -> Any:

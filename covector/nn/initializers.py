@@ -38,9 +38,7 @@ Axes = int | Sequence[int]
 class Initializer(Protocol):
     """What every function here (but `zeros` and `ones`, which are initializers) returns."""
 
-    def __call__(
-        self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None
-    ) -> Any:
+    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
         """Weights of `shape`."""
 
 

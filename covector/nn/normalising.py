@@ -8,13 +8,13 @@ import numpy as np
 
 from covector import dtypes, lax
 from covector import numpy as cnp
-from covector.numpy.convert import array_operand
+from covector.numpy.convert import array_operand, cast
 
 
 def _inexact(who: str, x: Any) -> Any:
     x = array_operand(who, x)
     dtype = dtypes.to_inexact_dtype(x.dtype)
-    return x if x.dtype == dtype else lax.convert_element_type(x, dtype)
+    return cast(x, dtype, x.weak_type)
 
 
 def logsumexp(
@@ -143,7 +143,7 @@ def standardize(
         mean = cnp.mean(x, axis, keepdims=True, where=where)
     if variance is None and algorithm == "fast":
         mean_square = cnp.mean(cnp.square(x), axis, keepdims=True, where=where)
-        variance = mean_square - cnp.square(mean)
+        variance = cnp.clip(mean_square - cnp.square(mean), 0)
     elif variance is None:
         variance = cnp.var(x, axis, keepdims=True, where=where, mean=mean)
     return (x - mean) * lax.rsqrt(cnp.asarray(variance + epsilon, x.dtype))

@@ -44,12 +44,6 @@ from covector.numpy._arithmetic import (
     reciprocal,
     remainder,
 )
-from covector.numpy._at import (
-    fill_diagonal,
-    place,
-    put,
-    put_along_axis,
-)
 from covector.numpy._bits import (
     bartlett,
     blackman,
@@ -307,6 +301,19 @@ from covector.numpy._polynomials import (
     polysub,
     polyval,
 )
+from covector.numpy._positions import (
+    diag_indices,
+    diag_indices_from,
+    fromfunction,
+    ix_,
+    mask_indices,
+    ravel_multi_index,
+    tril_indices,
+    tril_indices_from,
+    triu_indices,
+    triu_indices_from,
+    unravel_index,
+)
 from covector.numpy._products import (
     cross,
     dot,
@@ -320,27 +327,22 @@ from covector.numpy._products import (
     vecdot,
     vecmat,
 )
+from covector.numpy._put import (
+    fill_diagonal,
+    place,
+    put,
+    put_along_axis,
+)
 from covector.numpy._ranges import (
     arange,
-    diag_indices,
-    diag_indices_from,
     eye,
-    fromfunction,
     geomspace,
     identity,
     indices,
-    ix_,
     linspace,
     logspace,
-    mask_indices,
     meshgrid,
-    ravel_multi_index,
     tri,
-    tril_indices,
-    tril_indices_from,
-    triu_indices,
-    triu_indices_from,
-    unravel_index,
 )
 from covector.numpy._reductions import (
     all,
@@ -359,6 +361,15 @@ from covector.numpy._reductions import (
     prod,
     ptp,
     sum,
+)
+from covector.numpy._repeat import (
+    flip,
+    fliplr,
+    flipud,
+    repeat,
+    roll,
+    rot90,
+    tile,
 )
 from covector.numpy._search import (
     bincount,
@@ -390,25 +401,18 @@ from covector.numpy._shape import (
     broadcast_shapes,
     broadcast_to,
     expand_dims,
-    flip,
-    fliplr,
-    flipud,
     matrix_transpose,
     moveaxis,
     ndim,
     permute_dims,
     ravel,
-    repeat,
     reshape,
     resize,
-    roll,
     rollaxis,
-    rot90,
     shape,
     size,
     squeeze,
     swapaxes,
-    tile,
     transpose,
 )
 from covector.numpy._sorting import (

@@ -186,14 +186,9 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     if not condlist:
         raise ValueError("condlist must be non-empty")
     conditions = operands("select", *condlist)
-    for condition in conditions:
-        if typeof(condition).dtype != np.bool_:
-            raise ValueError(
-                f"condlist must be boolean; got an array of dtype {typeof(condition).dtype}"
-            )
     *choices, out = promote(*operands("select", *choicelist, default))
     for condition, choice in zip(conditions[::-1], choices[::-1], strict=True):
-        out = convert.select(condition, choice, out)
+        out = convert.select(nonzero_mask(condition), choice, out)
     return out
 
 

@@ -45,7 +45,7 @@ def _scalar_type(name: str) -> Any:
     doc = f"""The dtype {name}; calling it makes an array of that dtype.
 
     >>> import covector.numpy as cnp
-    >>> cnp.{shown}(1).dtype == cnp.{shown}
+    >>> cnp.{shown}(0).dtype == cnp.{shown}
     True
     """
     body = {"dtype": dtype, "__doc__": doc, "__module__": "covector.numpy"}

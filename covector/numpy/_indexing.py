@@ -294,11 +294,7 @@ def take_along_axis(
         )
     axis = convert.canonical_axis(axis, arr.ndim, "take_along_axis")
     how = GatherScatterMode.from_any(mode)
-    wrap = (
-        how is not GatherScatterMode.CLIP
-        if wrap_negative_indices is None
-        else wrap_negative_indices
-    )
+    wrap = wrap_negative_indices is None or wrap_negative_indices
     rest = convert.broadcast_shapes("take_along_axis", *(
         (*v.shape[:axis], 1, *v.shape[axis + 1 :]) for v in (arr, indices)
     ))  # fmt: skip

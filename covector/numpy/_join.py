@@ -292,7 +292,7 @@ def _without_traced(x: Any, places: Any, axis: int) -> Any:
     negative = point.lt(places, np.int32(0))
     places = point.where(negative, point.add(places, np.int32(n)), places)
     places = point.clamp(np.int32(0), places, np.int32(n - 1))
-    places = ops.sort.sort(places, 0)
+    (places,) = ops.sort.sort([places], 0)
     count = places.size
     gaps = point.sub(places, ops.shape.iota(np.dtype(np.int32), (count,), 0))
     kept = ops.shape.iota(np.dtype(np.int32), (n - count,), 0)

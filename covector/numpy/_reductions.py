@@ -71,6 +71,8 @@ def sum(
     """
     x, wanted = _summand("sum", a, dtype, out, promote_integers)
     axes = canonical_axes(axis, x.ndim, "sum")
+    if wanted == np.bool_:
+        return any(x, axes, keepdims=keepdims, where=where)
     x = masked("sum", strong(x, wanted), where, 0)
     result = _combined(ops.reduce.reduce_sum(x, axes), initial, point.add, "sum")
     return kept(result, axes, keepdims)
@@ -94,6 +96,8 @@ def prod(
     """
     x, wanted = _summand("prod", a, dtype, out, promote_integers)
     axes = canonical_axes(axis, x.ndim, "prod")
+    if wanted == np.bool_:
+        return all(x, axes, keepdims=keepdims, where=where)
     x = masked("prod", strong(x, wanted), where, 1)
     result = _combined(ops.reduce.reduce_prod(x, axes), initial, point.mul, "prod")
     return kept(result, axes, keepdims)

@@ -217,7 +217,7 @@ def _variance_dtypes(who: str, x: Any, dtype: Any) -> tuple[Any, Any]:
                 f"{who}: the variance of complex values needs a complex dtype; got {wanted}"
             )
     result, inner = _dtypes(who, x, dtype)
-    return dtypes.to_real_dtype(result), inner
+    return (result if dtype is not None else dtypes.to_real_dtype(result)), inner
 
 
 def _kept_count(count: Any, axes: tuple[int, ...]) -> Any:

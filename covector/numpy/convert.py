@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.exceptions import AxisError
 
 from covector import dtypes, ops
 from covector._base import errors
@@ -243,7 +244,7 @@ def shape_of(shape: Any, who: str) -> tuple[int, ...]:
             f"{shape!r}: {error}"
         ) from None
     if any(n < 0 for n in out):
-        raise ValueError(f"{who}: sizes must not be negative; got shape {out}")
+        raise TypeError(f"{who}: sizes must not be negative; got shape {out}")
     return out
 
 
@@ -251,7 +252,7 @@ def shape_of(shape: Any, who: str) -> tuple[int, ...]:
 
 
 def canonical_axis(axis: Any, ndim: int, who: str = "") -> int:
-    """`axis` in [0, ndim); ValueError naming it otherwise, TypeError if it is no integer."""
+    """`axis` in [0, ndim); AxisError naming it otherwise, TypeError if it is no integer."""
     try:
         n = operator.index(axis)
     except TypeError as error:
@@ -259,7 +260,8 @@ def canonical_axis(axis: Any, ndim: int, who: str = "") -> int:
             raise
         raise TypeError(f"{who}: axis must be an integer; got {axis!r}: {error}") from None
     if not -ndim <= n < ndim:
-        raise ValueError(f"{who}: axis {n} is out of bounds for array of dimension {ndim}")
+        # Both a ValueError and an IndexError.
+        raise AxisError(f"{who}: axis {n} is out of bounds for array of dimension {ndim}")
     return n % ndim
 
 

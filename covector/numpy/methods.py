@@ -22,6 +22,8 @@ from covector.numpy import (
     _numbers,
     _products,
     _reductions,
+    _repeat,
+    _search,
     _shape,
     _sorting,
     _statistics,
@@ -89,6 +91,22 @@ _UNARY = {
 }
 
 
+def _equality(function: Callable[[Any, Any], Any], name: str) -> Any:
+    compare = _forward(function, name)
+
+    def operator(self: Any, other: Any) -> Any:
+        if isinstance(other, (list, tuple, set, dict)):
+            # Python would say False; who compares with a list means its elements.
+            raise TypeError(
+                f"unsupported operand types for ==: an array and {type(other).__name__}; convert "
+                "it with array(...) first"
+            )
+        return compare(self, other)
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
 def _getitem(self: Any, item: Any) -> Any:
     return _indexing.getitem(self, item)
 
@@ -111,6 +129,10 @@ def _reversed(self: Any) -> Any:
 
 
 def _contains(self: Any, other: Any) -> Any:
+    if self.ndim != 1:
+        raise ValueError(
+            f"`in` asks a 1-d array for an element; got shape {self.shape}: use any(x == y)"
+        )
     return _reductions.any(_elementwise.equal(self, other))
 
 
@@ -281,9 +303,10 @@ def _methods() -> dict[str, Any]:
         "prod": _reductions.prod,
         "ptp": _reductions.ptp,
         "ravel": _shape.ravel,
-        "repeat": _shape.repeat,
+        "repeat": _repeat.repeat,
         "reshape": _reshape,
         "round": _numbers.round,
+        "searchsorted": _search.searchsorted,
         "sort": _sorting.sort,
         "squeeze": _shape.squeeze,
         "std": _statistics.std,
@@ -304,7 +327,8 @@ def array_methods() -> dict[str, Any]:
         out[f"__{name}__"] = _forward(function, f"__{name}__")
         out[f"__r{name}__"] = _reflected(function, f"__r{name}__")
     for name, function in _COMPARISONS.items():
-        out[f"__{name}__"] = _forward(function, f"__{name}__")
+        declare = _equality if name in ("eq", "ne") else _forward
+        out[f"__{name}__"] = declare(function, f"__{name}__")
     for name, function in _UNARY.items():
         out[f"__{name}__"] = function
     out.update(

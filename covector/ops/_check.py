@@ -10,6 +10,9 @@ import numpy as np
 from covector import dtypes
 from covector.ir.avals import ShapedArray
 
+#: `np.where` for rules, whose arguments are of type Any: NumPy's overloads say nothing of those.
+np_where: Any = np.where
+
 #: Letters for kinds of dtypes, as rules state what they accept.
 KINDS = {
     "b": "bool",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,8 +14,10 @@ from covector.ir.op import Absent, Linear, Sample
 from covector.ir.scalar import Expr, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
+from covector.ops._check import np_where
 from covector.ops.families import (
     Pointwise,
+    Tangent2,
     binary,
     like,
     linear_argument,
@@ -57,7 +59,10 @@ class Add(Pointwise):
     accepts = "iufc"
     hlo = "stablehlo.add"
     numpy = staticmethod(np.add)
-    derivatives = (lambda t, out, x, y: t, lambda t, out, x, y: t)
+    derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
+        lambda t, out, x, y: t,
+        lambda t, out, x, y: t,
+    )
     samples = staticmethod(samples_of("add", "iufc", 2, (-2.0, 2.0)))
 
     def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
@@ -81,7 +86,10 @@ class Sub(Pointwise):
     accepts = "iufc"
     hlo = "stablehlo.subtract"
     numpy = staticmethod(np.subtract)
-    derivatives = (lambda t, out, x, y: t, lambda t, out, x, y: neg(t))
+    derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
+        lambda t, out, x, y: t,
+        lambda t, out, x, y: neg(t),
+    )
     samples = staticmethod(samples_of("sub", "iufc", 2, (-2.0, 2.0)))
 
     def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
@@ -100,7 +108,10 @@ class Mul(Pointwise):
     accepts = "iufc"
     hlo = "stablehlo.multiply"
     numpy = staticmethod(np.multiply)
-    derivatives = (lambda t, out, x, y: scale(t, y), lambda t, out, x, y: scale(t, x))
+    derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
+        lambda t, out, x, y: scale(t, y),
+        lambda t, out, x, y: scale(t, x),
+    )
     samples = staticmethod(samples_of("mul", "iufc", 2, (-2.0, 2.0)))
 
     def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
@@ -116,7 +127,7 @@ class ScaleTangent(Pointwise):
     name = "scale_tangent"
     arity = 2
     accepts = "fc"
-    derivatives = (
+    derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
         lambda t, out, x, c: scale_tangent(t, c),
         lambda t, out, x, c: scale_tangent(x, t),
     )
@@ -162,7 +173,7 @@ def _rem_numpy(x: Any, y: Any) -> Any:
     if x.dtype.kind not in "iu":
         return np.fmod(x, y) if x.dtype.kind == "f" else wide(np.fmod)(x, y)
     safe = np.where(y == 0, 1, y).astype(y.dtype)
-    return np.where(y == 0, x, x - _div_numpy(x, safe) * safe).astype(x.dtype)
+    return np_where(y == 0, x, x - _div_numpy(x, safe) * safe).astype(x.dtype)
 
 
 class Div(Pointwise):
@@ -173,7 +184,7 @@ class Div(Pointwise):
     accepts = "iufc"
     hlo = "stablehlo.divide"
     numpy = staticmethod(_div_numpy)
-    derivatives = (
+    derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
         lambda t, out, x, y: scale(t, reciprocal(y)),
         lambda t, out, x, y: scale(t, div(neg(out), y)),
     )
@@ -209,11 +220,11 @@ def _extremum_numpy(greatest: bool) -> Any:
         if kind == "c":  # by the real part, then the imaginary one
             less, more = (y, x) if greatest else (x, y)
             first = (more.real > less.real) | ((more.real == less.real) & (more.imag > less.imag))
-            return np.where(first, x, y)
+            return np_where(first, x, y)
         if kind in "biu":
             return pick(x, y)
         zero = x + y if greatest else -(-x - y)  # of two zeros: -0 is below +0
-        return np.where((x == 0) & (y == 0), zero, pick(x, y))
+        return np_where((x == 0) & (y == 0), zero, pick(x, y))
 
     return numpy
 
@@ -297,8 +308,8 @@ nextafter = binary(
 
 def _sign_numpy(x: Any) -> Any:
     if x.dtype.kind == "c":
-        return np.where(x == 0, x, x / np.abs(x)).astype(x.dtype)
-    return np.sign(x) if x.dtype.kind in "iu" else np.where(np.isnan(x) | (x == 0), x, np.sign(x))
+        return np_where(x == 0, x, x / np.abs(x)).astype(x.dtype)
+    return np.sign(x) if x.dtype.kind in "iu" else np_where(np.isnan(x) | (x == 0), x, np.sign(x))
 
 
 def _sign_derivative(t: Any, s: Any, z: Any) -> Any:
@@ -358,7 +369,7 @@ class Round(Pointwise):
             return np.rint(x)
         whole = np.trunc(x)
         half = np.abs(x - whole) >= 0.5
-        return np.copysign(np.where(half, np.abs(whole) + x.dtype.type(1), np.abs(whole)), x)
+        return np.copysign(np_where(half, np.abs(whole) + x.dtype.type(1), np.abs(whole)), x)
 
     def element(self, dtype: str, *args: Expr) -> Expr:
         """One rounding instruction or two."""
@@ -372,7 +383,9 @@ class Round(Pointwise):
     @staticmethod
     def samples() -> Iterable[Sample]:
         """Both methods on halves, and on every float."""
-        halves = np.float32([-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 0.49999997, 8388609.0])
+        halves = np.array(
+            [-2.5, -1.5, -0.5, -0.0, 0.0, 0.5, 1.5, 2.5, 0.49999997, 8388609.0], np.float32
+        )
         for method in (0, 1):
             yield Sample(Round(method), (halves,), smooth=False)
             for dtype in ("float16", "bfloat16", "float64"):

@@ -55,7 +55,7 @@ class Jit(Op):
         context.trace = trace.parent
         try:
             given = [a for a, u in zip(args, unknown, strict=True) if not u]
-            outs = Jit(known, self.label)(*given) if known.jaxpr.outvars else []
+            outs: list[Any] = Jit(known, self.label)(*given) if known.jaxpr.outvars else []
         finally:
             context.trace = trace
         count = len(outs) - len(residuals)

@@ -14,6 +14,7 @@ from covector.ir.op import Absent, Linear, Op, Sample
 from covector.ir.scalar import Expr, bitcast, cast, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
+from covector.ops._check import np_where
 from covector.ops.families import Pointwise
 
 
@@ -73,7 +74,9 @@ class ConvertElementType(Pointwise):
             for new in names:
                 yield Sample(ConvertElementType(np.dtype(new)),
                              (ShapedArray((7,), old),))  # fmt: skip
-        wild = np.float32([np.nan, np.inf, -np.inf, 1e10, -1e10, 300.0, -1.5, 255.5, 2.0**31])
+        wild = np.array(
+            [np.nan, np.inf, -np.inf, 1e10, -1e10, 300.0, -1.5, 255.5, 2.0**31], np.float32
+        )
         for new in ("int8", "uint8", "int32", "uint32", "int64"):
             yield Sample(ConvertElementType(np.dtype(new)), (wild,), smooth=False)
 
@@ -260,8 +263,8 @@ class ReducePrecision(Pointwise):
         if self.exponent_bits < _FORMATS[name][0]:
             exponent = (bits & ~unsigned.type(1 << (8 * size - 1))) >> unsigned.type(mantissa)
             infinite = sign | unsigned.type(((1 << _FORMATS[name][0]) - 1) << mantissa)
-            bits = np.where(exponent > high, infinite, bits)
-            bits = np.where(exponent <= low, sign, bits)
+            bits = np_where(exponent > high, infinite, bits)
+            bits = np_where(exponent <= low, sign, bits)
         return np.where(np.isnan(x), x, np.asarray(bits, unsigned).view(x.dtype))
 
     def element(self, dtype: str, *args: Expr) -> Expr:
@@ -296,7 +299,9 @@ class ReducePrecision(Pointwise):
     @staticmethod
     def samples() -> Iterable[Sample]:
         """To half precision, to bfloat16, to tiny formats; special values."""
-        special = np.float32([1.1, 1e20, 1e-30, np.nan, np.inf, 65519, 65520, -1e-10, -0.0, 3e38])
+        special = np.array(
+            [1.1, 1e20, 1e-30, np.nan, np.inf, 65519, 65520, -1e-10, -0.0, 3e38], np.float32
+        )
         for e, m in ((5, 10), (8, 7), (4, 3), (8, 23), (11, 52)):
             yield Sample(ReducePrecision(e, m), (special,), smooth=False)
             for dtype in ("float16", "bfloat16", "float64"):

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from covector.ir.op import Absent
+from covector.ops._check import np_where
 from covector.ops.families import binary, unary
 
 
@@ -58,11 +59,11 @@ def _bits(x: Any) -> Any:
 
 def _clz_numpy(x: Any) -> Any:
     bits = _bits(x).astype(np.uint64)
-    length = np.zeros(np.shape(bits), np.int64)
+    length: Any = np.zeros(np.shape(bits), np.int64)
     for shift in (32, 16, 8, 4, 2, 1):
-        high = bits >> np.uint64(shift)
-        length = np.where(high != 0, length + shift, length)
-        bits = np.where(high != 0, high, bits)
+        high: Any = bits >> np.uint64(shift)
+        length = np_where(high != 0, length + shift, length)
+        bits = np_where(high != 0, high, bits)
     return (8 * x.dtype.itemsize - length - (bits != 0)).astype(x.dtype)
 
 
@@ -77,12 +78,12 @@ def _shift_numpy(kind: str) -> Any:
         width, unsigned = 8 * x.dtype.itemsize, _UNSIGNED[x.dtype.itemsize]
         amount = _bits(by)
         over = amount >= width
-        amount = np.where(over, width - 1, amount).astype(unsigned)
+        amount = np_where(over, width - 1, amount).astype(unsigned)
         if kind == "arithmetic":
             signed = np.dtype(f"i{x.dtype.itemsize}")
             return np.right_shift(_bits(x).view(signed), amount.view(signed)).view(x.dtype)
         shift = np.left_shift if kind == "left" else np.right_shift
-        return np.where(over, unsigned(0), shift(_bits(x), amount)).view(x.dtype)
+        return np_where(over, unsigned(0), shift(_bits(x), amount)).view(x.dtype)
 
     return numpy
 

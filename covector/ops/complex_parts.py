@@ -56,10 +56,10 @@ class Complex(Pointwise):
 
     def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
         """(real part, minus the imaginary part): the pairing is Re(ct * z)."""
-        parts = (real, lambda z: neg(imag(z)))
+        x, y = args
         return [
-            sum_to_aval(part(ct), a.aval) if isinstance(a, Linear) else None
-            for part, a in zip(parts, args, strict=True)
+            sum_to_aval(real(ct), x.aval) if isinstance(x, Linear) else None,
+            sum_to_aval(neg(imag(ct)), y.aval) if isinstance(y, Linear) else None,
         ]
 
     @staticmethod

@@ -134,7 +134,8 @@ class DotGeneral(Op):
         (xc, yc), (xb, yb) = self.dimension_numbers
         ranks = [len(s) for s in ask.shapes]
         x_kept, y_kept = _others(ranks[0], xc, xb), _others(ranks[1], yc, yb)
-        wide = self._accumulator(*ask.dtypes, ask.out_dtypes[0]).name
+        x_dtype, y_dtype = ask.dtypes
+        wide: str = self._accumulator(x_dtype, y_dtype, ask.out_dtypes[0]).name
         x_index: list[Any] = [None] * ranks[0]
         y_index: list[Any] = [None] * ranks[1]
         for i, d in zip(index, (*xb, *x_kept), strict=False):

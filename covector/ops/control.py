@@ -120,9 +120,9 @@ class While(Op):
         aval = ShapedArray((), "float32")
         x, y, z = Var(aval), Var(aval), Var(aval)
         p = Var(ShapedArray((), "bool"))
-        number = lambda v: Literal(np.float32(v), aval)  # noqa: E731
-        cond = Jaxpr([], [x], [p], [Equation(ops.pointwise.lt, [x, number(100)], [p])])
-        body = Jaxpr([], [y], [z], [Equation(ops.pointwise.mul, [y, number(2)], [z])])
+        limit, factor = (Literal(np.float32(v), aval) for v in (100, 2))
+        cond = Jaxpr([], [x], [p], [Equation(ops.pointwise.lt, [x, limit], [p])])
+        body = Jaxpr([], [y], [z], [Equation(ops.pointwise.mul, [y, factor], [z])])
         loop = While(ClosedJaxpr(cond), ClosedJaxpr(body), 0, 0)
         yield Sample(loop, (aval,), (1.0, 3.0), smooth=False)
 

@@ -13,6 +13,7 @@ from covector.ir.op import Absent, Cumulate, Linear, Op, Sample
 from covector.ir.scalar import Expr, cast, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
+from covector.ops._check import np_where
 from covector.ops.families import LinearOp, like, scale
 
 
@@ -147,7 +148,7 @@ class Cumprod(Cumulative):
     def samples() -> Iterable[Sample]:
         """See `_samples`; with zeros."""
         yield from _samples(Cumprod, domain=(0.5, 1.5), scale=16.0)
-        yield Sample(Cumprod(0), (np.float32([2, 0, 3, 0, 4]),))
+        yield Sample(Cumprod(0), (np.array([2, 0, 3, 0, 4], np.float32),))
 
 
 class CumulativeExtremum(Cumulative):
@@ -208,7 +209,7 @@ class Cummax(CumulativeExtremum):
     def samples() -> Iterable[Sample]:
         """See `_samples`; with NaN."""
         yield from _samples(Cummax)
-        yield Sample(Cummax(0), (np.float32([1, 3, 2, np.nan, 4]),), smooth=False)
+        yield Sample(Cummax(0), (np.array([1, 3, 2, np.nan, 4], np.float32),), smooth=False)
 
 
 class Cummin(CumulativeExtremum):
@@ -221,7 +222,7 @@ class Cummin(CumulativeExtremum):
     def samples() -> Iterable[Sample]:
         """See `_samples`; with NaN."""
         yield from _samples(Cummin)
-        yield Sample(Cummin(0), (np.float32([3, 1, 2, np.nan, 0]),), smooth=False)
+        yield Sample(Cummin(0), (np.array([3, 1, 2, np.nan, 0], np.float32),), smooth=False)
 
 
 class Cumlogsumexp(Cumulative):
@@ -287,7 +288,9 @@ class Cumlogsumexp(Cumulative):
         yield from _samples(
             Cumlogsumexp, ("float16", "bfloat16", "float64", "complex64"), scale=8.0
         )
-        special = np.float32([[-np.inf, -np.inf, 1, 2], [1, np.inf, 2, 3], [1, 1000, -1000, 2]])
+        special = np.array(
+            [[-np.inf, -np.inf, 1, 2], [1, np.inf, 2, 3], [1, 1000, -1000, 2]], np.float32
+        )
         yield Sample(Cumlogsumexp(1), (special,), smooth=False)
 
 
@@ -354,7 +357,7 @@ class LinearRecurrence(Op):
         places = range(len(a))
         y = np.zeros(a.shape[1:], wide)
         for i in reversed(places) if self.reverse else places:
-            y = out[i] = np.where(y == 0, out[i], a[i] * y + out[i])
+            y = out[i] = np_where(y == 0, out[i], a[i] * y + out[i])
         return np.moveaxis(out, 0, self.axis).astype(b.dtype)
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

@@ -23,15 +23,21 @@ def _one_plus_square(x: Any) -> Any:
     return add(like(x, 1), mul(x, x))
 
 
+def _exp2_hlo(self: Any, writer: Any, x: Any) -> Any:
+    return writer.emit("stablehlo.power", [writer.full(writer.aval(x), 2), x])
+
+
+def _logistic_numpy(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x))
+
+
 exp = unary("exp", "fc", wide(np.exp), lambda t, y, x: scale(t, y), hlo="exponential")
 exp2 = unary(
     "exp2",
     "fc",
     wide(np.exp2),
     lambda t, y, x: scale(t, mul(y, like(y, LOG_2))),
-    stablehlo=lambda self, writer, x: writer.emit(
-        "stablehlo.power", [writer.full(writer.aval(x), 2), x]
-    ),
+    stablehlo=_exp2_hlo,
 )
 expm1 = unary(
     "expm1",
@@ -59,7 +65,7 @@ log1p = unary(
 logistic = unary(
     "logistic",
     "fc",
-    wide(lambda x: 1 / (1 + np.exp(-x))),
+    wide(_logistic_numpy),
     lambda t, y, x: scale(t, mul(y, sub(like(y, 1), y))),
     hlo="logistic",
 )

@@ -22,10 +22,21 @@ from covector.ir.scalar import Expr, expr
 from covector.ir.values import typeof
 from covector.ops import _check
 
+#: A part of a tangent: `d(t, out, x)`, `d(t, out, x, y)`, `d(t, out, x, y, z)`.
+Tangent1 = Callable[[Any, Any, Any], Any]
+Tangent2 = Callable[[Any, Any, Any, Any], Any]
+Tangent3 = Callable[[Any, Any, Any, Any, Any], Any]
+
+
+def rule(method: Callable[..., Any]) -> Any:
+    """Marks a rule that members of a family may restate, or declare absent."""
+    return method
+
 
 class LinearOp(Op):
     """A linear function of its first argument: jvp applies the op to the tangent."""
 
+    @rule
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """The op itself, of the tangent (the other arguments have none)."""
         out = self(*primals)
@@ -87,6 +98,7 @@ class Pointwise(Op):
         """The dtype of the result for arguments of `dtype`."""
         return dtype
 
+    @rule
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """The sum of the arguments' contributions."""
         out = self(*primals)
@@ -103,6 +115,7 @@ class Pointwise(Op):
             total = term if total is None else ops.pointwise.add(total, term)
         return out, total
 
+    @rule
     def batch(
         self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[int | None]
     ) -> tuple[Any, int]:
@@ -124,13 +137,14 @@ class Pointwise(Op):
         """One element of the result, of type `dtype`."""
         return expr(self.scalar or self.name, dtype, *args)
 
+    @rule
     def stablehlo(self, writer: Any, *operands: Any) -> Any:
         """One StableHLO op of the operands, scalars broadcast; or what `element` says."""
         shape = writer.out_avals[0].shape
-        operands = [writer.broadcast_to(x, shape) for x in operands]
+        whole = [writer.broadcast_to(x, shape) for x in operands]
         if self.hlo:
-            return writer.emit(self.hlo, operands)
-        return writer.scalar(self.element, operands)
+            return writer.emit(self.hlo, whole)
+        return writer.scalar(self.element, whole)
 
 
 def _without(shape: tuple[int, ...], dim: int | None) -> tuple[int, ...]:
@@ -185,7 +199,7 @@ def scale(t: Any, c: Any) -> Any:
     This keeps a branch that `where` masks from poisoning a gradient.  With the option
     `singular_derivatives='ieee'` it is plain multiplication.
     """
-    if isinstance(c, (int, float, np.generic)) and np.isfinite(c):
+    if isinstance(c, (int, float, np.generic)) and bool(np.isfinite(c)):  # pyright: ignore[reportUnknownArgumentType]
         return ops.pointwise.mul(t, like(t, c))
     if config.singular_derivatives == "ieee":
         return ops.pointwise.mul(t, c)
@@ -228,8 +242,8 @@ def samples_of(
 def unary(
     name: str,
     accepts: str,
-    numpy: Callable[..., Any],
-    derivative: Callable[..., Any] | None = None,
+    numpy: Callable[[Any], Any],
+    derivative: Tangent1 | None = None,
     *,
     hlo: str = "",
     domain: tuple[float, float] = (-2.0, 2.0),
@@ -247,8 +261,8 @@ def unary(
 def binary(
     name: str,
     accepts: str,
-    numpy: Callable[..., Any],
-    derivatives: tuple[Callable[..., Any] | None, ...] = (None, None),
+    numpy: Callable[[Any, Any], Any],
+    derivatives: tuple[Tangent2 | None, Tangent2 | None] = (None, None),
     *,
     hlo: str = "",
     domain: tuple[float, float] = (-2.0, 2.0),

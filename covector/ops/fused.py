@@ -6,14 +6,15 @@ For bits that must not depend on whether a compiler fuses a product with a sum.
 from __future__ import annotations
 
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from covector.ir.op import Absent
 from covector.ir.scalar import Expr, bitcast, cast, compare, const, expr, select
 from covector.ops import _check
-from covector.ops.families import Pointwise, samples_of, scale
+from covector.ops._check import np_where
+from covector.ops.families import Pointwise, Tangent3, samples_of, scale
 
 #: Narrow floats take the sum by way of float64, with this many bits of its fraction kept: two and
 #: more beyond their own, so that rounding again is harmless, and few enough that float32, through
@@ -43,7 +44,7 @@ def _to_odd(total: Any, error: Any) -> Any:
     bits = total.view(np.int64)
     step = np.where((error > 0) == (total > 0), 1, -1)
     even = (error != 0) & (bits & 1 == 0) & np.isfinite(total) & (total != 0)
-    return np.where(even, bits + step, bits).view(np.float64)
+    return np_where(even, bits + step, bits).view(np.float64)
 
 
 def _double(x: Any, y: Any, z: Any) -> Any:
@@ -54,7 +55,7 @@ def _double(x: Any, y: Any, z: Any) -> Any:
     nothing on the way overflows or is denormal.
     """
     finite = np.isfinite(x) & np.isfinite(y)
-    plain = np.where(finite & ~np.isfinite(z), z, x * y + z)
+    plain = np_where(finite & ~np.isfinite(z), z, x * y + z)
     (x1, ex), (y1, ey), (z1, ez) = np.frexp(x), np.frexp(y), np.frexp(z)
     shift = (ex + ey).astype(np.int64)
     scaled = np.ldexp(z1, np.clip(ez - shift, -200, 200))  # beyond that only its sign matters
@@ -64,7 +65,7 @@ def _double(x: Any, y: Any, z: Any) -> Any:
     total = top + _to_odd(*_two_sum(middle_low, top_low))
     simple = ~finite | ~np.isfinite(z) | (x == 0) | (y == 0)
     out = np.ldexp(total, shift)
-    out = np.where(simple, plain, np.where((ez - shift >= 200) & (z != 0), z, out))
+    out = np_where(simple, plain, np_where((ez - shift >= 200) & (z != 0), z, out))
     small = (np.abs(out) < 2.0**-1021) & ~simple & (total != 0)  # `ldexp` has rounded again
     for k in np.flatnonzero(small):
         exact = Fraction(x.flat[k]) * Fraction(y.flat[k]) + Fraction(z.flat[k])
@@ -85,7 +86,7 @@ def _fma_numpy(x: Any, y: Any, z: Any) -> Any:
         bits = total.view(np.int64)
         low = bits & ((1 << _CUT) - 1)
         kept = (bits - low) | np.where(low != 0, 1 << _CUT, 0)
-        kept = np.where(np.isfinite(total), kept, bits).view(np.float64)
+        kept = np_where(np.isfinite(total), kept, bits).view(np.float64)
         return kept.astype(np.float32).astype(dtype)
 
 
@@ -112,7 +113,7 @@ class Fma(Pointwise):
     arity = 3
     accepts = "f"
     numpy = staticmethod(_fma_numpy)
-    derivatives = (
+    derivatives: ClassVar[tuple[Tangent3, Tangent3, Tangent3]] = (
         lambda t, out, x, y, z: scale(t, y),
         lambda t, out, x, y, z: scale(t, x),
         lambda t, out, x, y, z: t,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,12 @@ from covector.ir.scalar import Expr, cast, const, expr
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.arithmetic import div, mul, reciprocal, sub, where
-from covector.ops.families import Pointwise, like, scale, unary, wide
+from covector.ops.families import Pointwise, Tangent1, like, scale, unary, wide
+
+
+def _rsqrt_numpy(x: Any) -> Any:
+    return 1 / np.sqrt(x)
+
 
 square = unary(
     "square",
@@ -34,7 +39,7 @@ sqrt = unary(
 rsqrt = unary(
     "rsqrt",
     "fc",
-    wide(lambda x: 1 / np.sqrt(x)),
+    wide(_rsqrt_numpy),
     lambda t, y, x: scale(t, mul(like(y, -0.5), div(y, x))),
     hlo="rsqrt",
     domain=(0.1, 3.0),
@@ -55,7 +60,7 @@ class IntegerPow(Pointwise):
     name = "integer_pow"
     arity = 1
     accepts = "iufc"
-    derivatives = (lambda t, out, x: None,)
+    derivatives: ClassVar[tuple[Tangent1]] = (lambda t, out, x: None,)
     transpose = Absent("not linear")
     y: int
 
@@ -180,8 +185,11 @@ class Pow(Pointwise):
         """Floats, complex numbers, integer exponents of bases of both signs, scalars."""
         for dtype in ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"):
             yield Sample(pow_, (ShapedArray((3, 5), dtype),) * 2, (0.5, 2.0), scale=4.0)
-        base = np.float32([-2.0, -1.0, -0.5, 0.5, 1.0, 3.0])
-        for exponent in (np.int32([3, -3, 2, 0, 1, -1]), np.uint8([3, 4, 2, 0, 1, 5])):
+        base = np.array([-2.0, -1.0, -0.5, 0.5, 1.0, 3.0], np.float32)
+        for exponent in (
+            np.array([3, -3, 2, 0, 1, -1], np.int32),
+            np.array([3, 4, 2, 0, 1, 5], np.uint8),
+        ):
             yield Sample(pow_, (base, exponent), scale=4.0)
         yield Sample(
             pow_, (ShapedArray((), "float32"), ShapedArray((4,), "float32")), (0.5, 2.0), scale=4.0

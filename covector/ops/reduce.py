@@ -172,7 +172,7 @@ class ReduceProd(Reduction):
         """See `_samples`; with one zero, and with two."""
         names = ("int8", "uint32", "float16", "bfloat16", "float32", "float64", "complex64")
         yield from _samples(ReduceProd, names, domain=(0.5, 1.5), scale=16.0)
-        zeros = np.float32([[0, 2, 3, 4], [0, 2, 0, 4], [1, 2, 3, 4]])
+        zeros = np.array([[0, 2, 3, 4], [0, 2, 0, 4], [1, 2, 3, 4]], np.float32)
         yield Sample(ReduceProd((1,)), (zeros,))
 
 
@@ -291,7 +291,7 @@ def _extremum_samples(cls: type[Op]) -> Iterable[Sample]:
     yield from _samples(cls, names, smooth=False)  # in half precision there are ties
     yield Sample(cls((1,)), (ShapedArray((4, 7), "float32"),))
     yield Sample(cls((1,)), (ShapedArray((4, 7), "complex64"),))
-    special = np.float32([[1, np.nan, 3], [2, 2, 1], [-0.0, 0.0, -0.0]])
+    special = np.array([[1, np.nan, 3], [2, 2, 1], [-0.0, 0.0, -0.0]], np.float32)
     yield Sample(cls((1,)), (special,), smooth=False)
 
 
@@ -446,7 +446,7 @@ def _arg_samples(cls: type[ArgExtremum]) -> Iterable[Sample]:
         yield Sample(cls((axis,), int32), (ShapedArray((3, 5, 7), "float32"),))
     for dtype in ("bool", "int8", "uint32", "bfloat16", "float64"):
         yield Sample(cls((0,), np.dtype(np.uint8)), (ShapedArray((37,), dtype),))
-    special = np.float32([[1, np.nan, 3, np.nan], [2, 5, 5, 2], [-0.0, 0.0, -0.0, 0.0]])
+    special = np.array([[1, np.nan, 3, np.nan], [2, 5, 5, 2], [-0.0, 0.0, -0.0, 0.0]], np.float32)
     yield Sample(cls((1,), int32), (special,))
 
 

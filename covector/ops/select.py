@@ -4,7 +4,7 @@ or to the compiler."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,8 @@ from covector.ir.op import Absent, Linear, Op, Sample
 from covector.ir.scalar import Expr, compare, select
 from covector.ir.values import typeof
 from covector.ops import _check, arithmetic
-from covector.ops.families import Pointwise, like, sum_to_aval
+from covector.ops._check import np_where
+from covector.ops.families import Pointwise, Tangent3, like, sum_to_aval
 
 
 class SelectN(Pointwise):
@@ -51,7 +52,7 @@ class SelectN(Pointwise):
         out = cases[-1]
         for k in range(len(cases) - 2, -1, -1):
             # of two cases the boolean False, of several any number up to k, means case k
-            out = np.where(~which if which.dtype == np.bool_ else which <= k, cases[k], out)
+            out = np_where(~which if which.dtype == np.bool_ else which <= k, cases[k], out)
         return np.broadcast_to(out, np.broadcast_shapes(np.shape(out), np.shape(which)))
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
@@ -102,7 +103,11 @@ class SelectN(Pointwise):
         x = ShapedArray((4,), "float32")
         yield Sample(select_n, (scalar, x, x))
         yield Sample(select_n, (np.bool_([True, False, True, True]), x))
-        for which in (np.int32([0, 3, -1, 9]), np.uint8([1, 2, 3, 200]), np.int64([2, 1, 0, 1])):
+        for which in (
+            np.array([0, 3, -1, 9], np.int32),
+            np.array([1, 2, 3, 200], np.uint8),
+            np.array([2, 1, 0, 1], np.int64),
+        ):
             yield Sample(select_n, (which, x, x, x, x))
         yield Sample(select_n, (np.int32(1), x, x, x))
 
@@ -132,7 +137,7 @@ class Clamp(Pointwise):
         """The extrema."""
         return arithmetic.min_.numpy(arithmetic.max_.numpy(x, low), high)
 
-    derivatives = (
+    derivatives: ClassVar[tuple[Tangent3, Tangent3, Tangent3]] = (
         lambda t, out, low, x, high: _where_less(x, low, _where_less(low, high, t)),
         lambda t, out, low, x, high: _where_less(low, x, _where_less(x, high, t)),
         lambda t, out, low, x, high: _where_less(high, arithmetic.max_(x, low), t),

@@ -104,10 +104,10 @@ class Sort(Op):
             # in half precision there are ties
             yield Sample(Sort(0), (ShapedArray((37,), dtype), ShapedArray((37,), "int32")),
                          smooth=dtype not in ("float16", "bfloat16"))  # fmt: skip
-        small = np.int32([[2, 1, 2, 1, 0], [0, 0, 1, 1, 0]])
-        other = np.float32([[0.5, 3, -1, 2, 7], [3, -3, 2, 5, 0]])
+        small = np.array([[2, 1, 2, 1, 0], [0, 0, 1, 1, 0]], np.int32)
+        other = np.array([[0.5, 3, -1, 2, 7], [3, -3, 2, 5, 0]], np.float32)
         yield Sample(Sort(1, True, 2), (small, other, np.arange(10).reshape(2, 5)), smooth=False)
-        special = np.float32([0.0, -0.0, np.nan, -np.nan, 1, np.inf, -np.inf, -0.0])
+        special = np.array([0.0, -0.0, np.nan, -np.nan, 1, np.inf, -np.inf, -0.0], np.float32)
         yield Sample(Sort(0), (special, np.arange(8, dtype=np.int32)), smooth=False)
 
 
@@ -196,7 +196,7 @@ class TopK(Op):
         for dtype in ("bool", "int8", "uint32", "float16", "bfloat16", "float64"):
             smooth = dtype not in ("float16", "bfloat16")
             yield Sample(TopK(9, 0), (ShapedArray((37,), dtype),), smooth=smooth)
-        special = np.float32([-0.0, 0.0, np.nan, -np.nan, 1, np.inf, -np.inf, 1])
+        special = np.array([-0.0, 0.0, np.nan, -np.nan, 1, np.inf, -np.inf, 1], np.float32)
         yield Sample(TopK(8, 0), (special,), smooth=False)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, ClassVar
 
 import numpy as np
 
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Sample
 from covector.ir.scalar import Expr, cast, compare, const, expr, select
+from covector.ops._check import np_where
 from covector.ops.arithmetic import add, mul, neg
-from covector.ops.families import Pointwise, like, scale, scipy_special, wide
+from covector.ops.families import Pointwise, Tangent2, like, scale, scipy_special, wide
 
 #: B(2k) / (2k)! for k = 1, 2, …: coefficients of the Euler-Maclaurin formula.
 BERNOULLI = (
@@ -52,6 +54,10 @@ def zeta_element(x: Expr, q: Expr) -> Expr:
 _polygamma = scipy_special("polygamma")
 
 
+def _polygamma_numpy(m: Any, x: Any) -> Any:
+    return np_where(m < 0, np.nan, _polygamma(m, x))
+
+
 class Zeta(Pointwise):
     """The Hurwitz zeta function: the sum of (q + k)^-x for k = 0, 1, …"""
 
@@ -59,7 +65,10 @@ class Zeta(Pointwise):
     arity = 2
     accepts = "f"
     numpy = staticmethod(wide(scipy_special("zeta")))
-    derivatives = (None, lambda t, out, x, q: scale(t, mul(neg(x), zeta(add(x, like(x, 1)), q))))
+    derivatives: ClassVar[tuple[None, Tangent2]] = (
+        None,
+        lambda t, out, x, q: scale(t, mul(neg(x), zeta(add(x, like(x, 1)), q))),
+    )
     transpose = Absent("not linear")
 
     def element(self, dtype: str, *args: Expr) -> Expr:
@@ -85,8 +94,11 @@ class Polygamma(Pointwise):
     name = "polygamma"
     arity = 2
     accepts = "f"
-    numpy = staticmethod(wide(lambda m, x: np.where(m < 0, np.nan, _polygamma(m, x))))
-    derivatives = (None, lambda t, out, m, x: scale(t, polygamma(add(m, like(m, 1)), x)))
+    numpy = staticmethod(wide(_polygamma_numpy))
+    derivatives: ClassVar[tuple[None, Tangent2]] = (
+        None,
+        lambda t, out, m, x: scale(t, polygamma(add(m, like(m, 1)), x)),
+    )
     transpose = Absent("not linear")
 
     def element(self, dtype: str, *args: Expr) -> Expr:

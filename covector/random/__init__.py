@@ -1,21 +1,34 @@
-"""Random numbers as functions of keys: `covector.random`."""
+"""Random numbers as functions of keys: `covector.random`.
 
-from covector.random.distributions import (
+Equal keys give equal numbers, those that JAX gives: bit for bit for keys, bits, uniform numbers,
+integers, orders and coins; to some units in the last place for what comes by way of logarithms
+and the like.
+"""
+
+from covector.random.discrete import (
     bernoulli,
-    bits,
     categorical,
-    cauchy,
     choice,
+    geometric,
+    permutation,
+    rademacher,
+)
+from covector.random.distributions import (
+    cauchy,
+    double_sided_maxwell,
     exponential,
     gumbel,
     laplace,
     logistic,
+    lognormal,
+    maxwell,
     normal,
-    permutation,
-    rademacher,
-    randint,
+    pareto,
+    rayleigh,
+    triangular,
     truncated_normal,
-    uniform,
+    wald,
+    weibull_min,
 )
 from covector.random.keys import (
     PRNGKey,
@@ -28,6 +41,7 @@ from covector.random.keys import (
     split,
     wrap_key_data,
 )
+from covector.random.uniform import bits, randint, uniform
 
 __all__ = [
     "PRNGKey",
@@ -37,8 +51,10 @@ __all__ = [
     "cauchy",
     "choice",
     "clone",
+    "double_sided_maxwell",
     "exponential",
     "fold_in",
+    "geometric",
     "gumbel",
     "key",
     "key_data",
@@ -46,12 +62,19 @@ __all__ = [
     "key_impl",
     "laplace",
     "logistic",
+    "lognormal",
+    "maxwell",
     "normal",
+    "pareto",
     "permutation",
     "rademacher",
     "randint",
+    "rayleigh",
     "split",
+    "triangular",
     "truncated_normal",
     "uniform",
+    "wald",
+    "weibull_min",
     "wrap_key_data",
 ]

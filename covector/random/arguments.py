@@ -45,7 +45,7 @@ def parameters(who: str, dtype: Any, *values: Any) -> list[Any]:
     out = []
     for x in convert.operands(who, *values):
         aval = typeof(x)
-        if not any(dtypes.issubdtype(aval.dtype, k) for k in _REAL):
+        if not is_real(aval.dtype):
             raise dtypes.TypePromotionError(
                 f"{who}: parameters must be real numbers; got {aval.str_short()}"
             )
@@ -53,8 +53,12 @@ def parameters(who: str, dtype: Any, *values: Any) -> list[Any]:
     return out
 
 
-_REAL = (np.bool_, np.integer, np.floating)
 _SCALARS = (bool, int, float, np.generic)
+
+
+def is_real(dtype: Any) -> bool:
+    """Whether `dtype` is of booleans, integers or floats."""
+    return any(dtypes.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
 
 
 def scalar(x: Any, dtype: Any) -> Any:

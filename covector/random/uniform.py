@@ -11,7 +11,14 @@ from covector import numpy as cnp
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.ops import random_bits as bits_ops
-from covector.random.arguments import float_dtype, parameters, placed, scalar, shape_of
+from covector.random.arguments import (
+    float_dtype,
+    is_real,
+    parameters,
+    placed,
+    scalar,
+    shape_of,
+)
 from covector.random.keys import as_key, split
 
 point = ops.pointwise
@@ -95,6 +102,12 @@ def unit_interval(keys: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     return point.sub(with_exponent, scalar(1, dtype))
 
 
+def coin(keys: Any, shape: tuple[int, ...]) -> Any:
+    """True or False, equally likely."""
+    dtype = dtypes.default_float()
+    return unit_interval(keys, shape, dtype) < scalar(0.5, dtype)
+
+
 def _fma(x: Any, y: Any, z: Any) -> Any:
     """x * y + z: rounded once, but twice in narrow types, as XLA does on a CPU."""
     if x.dtype.itemsize < 4:
@@ -161,7 +174,7 @@ def _below(keys: Any, span: Any, work: Any) -> Any:
 def _whole(bound: Any) -> Any:
     """A bound as integers."""
     dtype = typeof(bound).dtype
-    if dtypes.issubdtype(dtype, np.complexfloating) or not dtypes.issubdtype(dtype, np.generic):
+    if not is_real(dtype):
         raise TypeError(f"randint: bounds must be integers; got {bound!r}")
     bound = cnp.asarray(bound)
     return bound if dtypes.issubdtype(dtype, np.integer) else _as(bound, dtypes.default_int())

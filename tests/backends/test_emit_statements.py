@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 
+from covector.backends.cpu.canonical import canonical
 from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import For, If, Kernel, Let, Scan, Store, Update
 from covector.ir.index import Affine, Data, Quotient, affine
 from covector.ir.scalar import cast, compare, const, expr, name, select
-from tests.backends.harness import at, blank, buffer, buffers, check, i, values
+from tests.backends.harness import at, blank, buffer, buffers, check, i, run, values
 
 ZERO = Affine()
 SIZES = [0, 1, 7, 8, 9, 24, 37]
@@ -434,11 +435,40 @@ def test_deep_expression_needs_no_recursion():
         value = value + float(k % 3)
     body = [For("i", ZERO, Affine(3), [Store("y", (i("i"),), value)])]
     items = buffers(buffer("x", [3], "float32", "in"), buffer("y", [3], "float32", "out"))
-    from covector.backends.cpu.canonical import canonical
-    from tests.backends.harness import run
-
     kernel = Kernel("f", items, body)
     assert len(canonical(kernel)) > 5000
     np.testing.assert_allclose(
         run(kernel, [np.zeros(3, np.float32), blank([3], "float32")])[1], 4999
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bfloat16", "bool", "complex64"])
+def test_transposition_in_blocks(dtype, target):
+    """Whole blocks, ragged edges, a second operand that is read along the rows."""
+    for m, n in [(16, 16), (70, 41), (3, 100), (33, 7)]:
+        for symbolic in (False, True):
+            em, en = (i("m"), i("n")) if symbolic else (Affine(m), Affine(n))
+            value = select(
+                at("c", "j", dtype="bool"),
+                at("x", "j", "i", dtype=dtype),
+                at("w", "i", "j", dtype=dtype),
+            )
+            inner = For("j", ZERO, en, [Store("y", (i("i"), i("j")), value)], "vector")
+            items = buffers(
+                buffer("x", [en, em], dtype, "in"),
+                buffer("w", [em, en], dtype, "in"),
+                buffer("c", [en], "bool", "in"),
+                buffer("y", [em, en], dtype, "out"),
+            )
+            kernel = Kernel(
+                "f", items, [For("i", ZERO, em, [inner], "tile")], ("m", "n") if symbolic else ()
+            )
+            given = [
+                values([n, m], dtype),
+                values([m, n], dtype, 1),
+                values([n], "bool"),
+                blank([m, n], dtype),
+            ]
+            want = np.where(given[2], given[0].T, given[1])
+            got = run(kernel, given, [m, n] if symbolic else [], target)[3]
+            np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))

@@ -7,7 +7,6 @@ import random
 import numpy as np
 from toys import (
     ArgMax,
-    Broadcast,
     Build,
     Cast,
     Concatenate,
@@ -41,7 +40,9 @@ def random_program(seed: int):
     """(a Jaxpr, numbers of donated arguments)."""
     rng = random.Random(seed)
     b = Build()
-    sizes = rng.choice([(1, 2, 3, 5, 7), (2, 3, 8, 9, 13), (0, 1, 2, 5), (1, 4, 17), (6, 6, 6, 12), (3, 18, 33)])
+    sizes = rng.choice(
+        [(1, 2, 3, 5, 7), (2, 3, 8, 9, 13), (0, 1, 2, 5), (1, 4, 17), (6, 6, 6, 12), (3, 18, 33)]
+    )
     rows, columns = rng.choice(sizes), rng.choice(sizes)
     values = [b.input(rows, columns), b.input(rows, columns), b.input(columns), b.input(rows)]
     if rng.random() < 0.3:

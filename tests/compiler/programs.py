@@ -143,7 +143,10 @@ PROGRAMS = {
         lambda b, x, y: [b.mul(b(Concatenate(0), x, y), 2.0)],
         [shape(40, 50), shape(3, 50)],
     ),
-    "take": (lambda b, x, r: [b.mul(b(Take(), x, r), 3.0)], [shape(9, 50), shape(7, dtype="int32")]),
+    "take": (
+        lambda b, x, r: [b.mul(b(Take(), x, r), 3.0)],
+        [shape(9, 50), shape(7, dtype="int32")],
+    ),
     "scatter": (
         lambda b, x, r, u: [b(ScatterAdd(), x, r, b.sin(u))],
         [shape(9, 50), shape(7, dtype="int32"), shape(7, 50)],

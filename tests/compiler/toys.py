@@ -99,11 +99,15 @@ class Broadcast(Op):
         return ShapedArray(self.shape, x.dtype)
 
     def numpy(self, x):
-        middle = [x.shape[self.dims.index(d)] if d in self.dims else 1 for d in range(len(self.shape))]
+        middle = [
+            x.shape[self.dims.index(d)] if d in self.dims else 1 for d in range(len(self.shape))
+        ]
         return np.broadcast_to(x.reshape(middle), self.shape)
 
     def kernel(self, ask, index):
-        return ask.at(0, [ZERO if n == 1 else index[d] for n, d in zip(ask.shapes[0], self.dims, strict=True)])
+        return ask.at(
+            0, [ZERO if n == 1 else index[d] for n, d in zip(ask.shapes[0], self.dims, strict=True)]
+        )
 
 
 class Slice(Op):
@@ -114,7 +118,10 @@ class Slice(Op):
 
     def result(self, x):
         return ShapedArray(
-            tuple(max(0, -(-(b - a) // c)) for a, b, c in zip(self.start, self.stop, self.step, strict=True)),
+            tuple(
+                max(0, -(-(b - a) // c))
+                for a, b, c in zip(self.start, self.stop, self.step, strict=True)
+            ),
             x.dtype,
         )
 
@@ -209,15 +216,23 @@ class Reduce(Op):
 
     def numpy(self, x):
         if self.kind == "max":
-            return np.max(x, self.axes, initial=-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min)
-        return np.sum(x, self.axes, dtype=np.float64 if x.dtype.kind == "f" else x.dtype).astype(x.dtype)
+            return np.max(
+                x, self.axes, initial=-np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+            )
+        return np.sum(x, self.axes, dtype=np.float64 if x.dtype.kind == "f" else x.dtype).astype(
+            x.dtype
+        )
 
     def kernel(self, ask, index):
         kept, shape = iter(index), ask.shapes[0]
 
         def body(k: Sequence[Any]) -> Any:
             return ask.at(
-                0, [k[self.axes.index(d)] if d in self.axes else next(kept) for d in range(len(shape))]
+                0,
+                [
+                    k[self.axes.index(d)] if d in self.axes else next(kept)
+                    for d in range(len(shape))
+                ],
             )
 
         return ask.fold(self.kind, [shape[d] for d in self.axes], body)
@@ -252,7 +267,9 @@ class Iota(Op):
 
     def numpy(self):
         shape = [-1 if d == self.axis else 1 for d in range(len(self.shape))]
-        return np.broadcast_to(np.arange(self.shape[self.axis], dtype=self.dtype).reshape(shape), self.shape)
+        return np.broadcast_to(
+            np.arange(self.shape[self.axis], dtype=self.dtype).reshape(shape), self.shape
+        )
 
     def kernel(self, ask, index):
         return ask.index(index[self.axis], self.dtype)
@@ -295,7 +312,9 @@ class Matmul(Op):
 
     def kernel(self, ask, index):
         i, j = index
-        return ask.fold("sum", [ask.shapes[0][1]], lambda k: ask.at(0, [i, k[0]]) * ask.at(1, [k[0], j]))
+        return ask.fold(
+            "sum", [ask.shapes[0][1]], lambda k: ask.at(0, [i, k[0]]) * ask.at(1, [k[0], j])
+        )
 
 
 class ScatterAdd(Op):
@@ -343,9 +362,13 @@ class UpdateSlice(Op):
         top = ask.shapes[0][0].const - ask.shapes[1][0].const
         start = ask.at(2, ())
         start = select(compare("lt", start, 0), const(0, start.dtype), start)
-        start = select(compare("lt", const(top, start.dtype), start), const(top, start.dtype), start)
+        start = select(
+            compare("lt", const(top, start.dtype), start), const(top, start.dtype), start
+        )
         return Push(
-            0, ask.shapes[1], lambda u: ([ask.data(start) + u[0], *u[1:]], ask.at(1, u), "set", None)
+            0,
+            ask.shapes[1],
+            lambda u: ([ask.data(start) + u[0], *u[1:]], ask.at(1, u), "set", None),
         )
 
 
@@ -397,7 +420,8 @@ class Build:
         like = next((a for a in args if isinstance(a, Var) and a.aval.dtype != bool), None)
         dtype = like.aval.dtype if like is not None else np.dtype("float32")
         atoms = [
-            a if isinstance(a, Var) else Literal(dtype.type(a), ShapedArray((), dtype)) for a in args
+            a if isinstance(a, Var) else Literal(dtype.type(a), ShapedArray((), dtype))
+            for a in args
         ]
         made = op.result(*[a.aval for a in atoms])
         outs = [Var(a) for a in (made if op.multiple_results else [made])]

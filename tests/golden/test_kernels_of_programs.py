@@ -70,7 +70,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, int]] = {
     "log_softmax": (nn.log_softmax, (ROWS,), 1, 0),
     "layer_norm": (layer_norm, NORM, 1, 0),
     "layer_norm_gradient": (layer_norm_gradient, NORM, 1, 0),
-    "layer_norm_gradients": (layer_norm_gradients, (ROWS, *NORM), 5, 0),
+    "layer_norm_gradients": (layer_norm_gradients, (ROWS, *NORM), 2, 0),
     "gelu": (nn.gelu, (VECTOR,), 1, 0),
     "variance": (lambda x: x.var(-1), (ROWS,), 1, 0),
     "mlp_step": (mlp_step, (MLP, array(128, 64), LABELS), 13, 8),

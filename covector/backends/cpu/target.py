@@ -7,7 +7,6 @@ first use, from whichever thread comes first.
 from __future__ import annotations
 
 import os
-import platform
 import sys
 import threading
 from typing import Any, Final, final
@@ -27,13 +26,11 @@ class Target:
 
     `vector_bytes`: width of a vector register.  `tail`: 'masked' (the last, partial vector of a
     loop is done under a mask) or 'epilogue' (an overlapping vector where that is harmless, else
-    scalars).  `f16c`: half <-> float conversion in hardware.  `fma`: fused multiply-add in
-    hardware.  `registers`: vector registers, which bound how many instances run side by side.
+    scalars).  `f16c`: half <-> float conversion in hardware.
     """
 
     __slots__ = (
-        "cpu", "f16c", "features", "fingerprint", "fma", "machine_word", "registers", "tail",
-        "triple", "vector_bytes",
+        "cpu", "f16c", "features", "fingerprint", "tail", "triple", "vector_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -51,15 +48,13 @@ class Target:
         self.vector_bytes = vector_bytes or widest
         # Masks are cheap where the machine has mask registers; elsewhere LLVM branches per lane.
         self.tail = tail or ("masked" if "avx512vl" in has and "avx512bw" in has else "epilogue")
-        self.f16c, self.fma = arm or "f16c" in has, arm or "fma" in has
-        self.registers = 32 if arm or "avx512f" in has else 16
-        self.machine_word = 8
+        self.f16c = arm or "f16c" in has
         self.fingerprint = "\n".join(
             [llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), triple, cpu,
              features, str(self.vector_bytes), self.tail, generator(), str(ABI)]
         )  # fmt: skip
 
-    def lanes(self, widest: int, narrowest: int | None = None) -> int:
+    def lanes(self, widest: int) -> int:
         """Lanes of a loop over elements of at most `widest` bytes (never fewer than 4)."""
         return max(4, min(self.vector_bytes // widest, 64))
 
@@ -105,8 +100,3 @@ def host() -> Target:
         with _lock:
             _state.setdefault("host", target)
     return _state["host"]
-
-
-def is_windows() -> bool:
-    """Whether machine code here follows Windows' conventions."""
-    return platform.system() == "Windows"

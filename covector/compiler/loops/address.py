@@ -5,6 +5,7 @@ Both passes may *flatten* a buffer: its index then is its linear address, its sh
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
@@ -105,7 +106,9 @@ def flattenable(body: Sequence[Statement], shapes: dict[Any, Shape]) -> dict[Any
     for buffer, index in Accesses(all_statements(body)).places:
         if any(quotients(i) for i in index):
             address = linear(index, shapes[buffer])
-            if address is not None and len(quotients(address)) < sum(map(len, map(quotients, index))):
+            if address is not None and len(quotients(address)) < sum(
+                map(len, map(quotients, index))
+            ):
                 out[buffer] = None
     return out
 
@@ -122,7 +125,9 @@ def collapse(kernel: Kernel, flat: Iterable[Any] = ()) -> Kernel:
             chain = [s]
             while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], For):
                 chain.append(chain[-1].body[0])
-            _plan([(f.axis, f.low, f.high) for f in chain], chain, shapes, flattened, merges, extents)
+            _plan(
+                [(f.axis, f.low, f.high) for f in chain], chain, shapes, flattened, merges, extents
+            )
         elif isinstance(s, Fold) and len(s.loops) > 1:
             _plan(s.loops, [s], shapes, flattened, merges, extents)
     if not flattened and not any(merges.values()):
@@ -157,7 +162,7 @@ def _plan(
     axes = {a: low for a, low, high in loops if high - low == 1}
     loops = [loop for loop in loops if loop[0] not in axes]
     merged: list[list[tuple[str, Affine, Affine]]] = [[loop] for loop in loops[:1]]
-    for outer, loop in zip(loops, loops[1:], strict=False):
+    for outer, loop in itertools.pairwise(loops):
         need = _mergeable(outer, loop, found, shapes)
         if need is None:
             merged.append([loop])

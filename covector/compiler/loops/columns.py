@@ -53,8 +53,10 @@ def panels(kernel: Kernel, loop: For) -> list[Statement]:
         outer = f"{loop.axis}o"
         start = affine(outer) * width + loop.low
         body = rows.statements(start, width)
-        out += [For(outer, ZERO, Affine(count), body)] if count > 1 else rows.statements(
-            loop.low, width
+        out += (
+            [For(outer, ZERO, Affine(count), body)]
+            if count > 1
+            else rows.statements(loop.low, width)
         )
     if rest:
         out += rows.statements(loop.low + count * width, rest)
@@ -74,7 +76,8 @@ def panel_width(kernel: Kernel, loop: For, extent: int) -> int:
     if extent <= widest:
         return extent
     count = -(-extent // widest)
-    return -(--(-extent // count) // NARROWEST) * NARROWEST
+    even = -(-extent // count)
+    return -(-even // NARROWEST) * NARROWEST
 
 
 def _written(kernel: Kernel, loop: For) -> list[Buffer]:
@@ -87,7 +90,7 @@ def _written(kernel: Kernel, loop: For) -> list[Buffer]:
 class _Panel:
     """Writes the statements of one panel."""
 
-    __slots__ = ("column", "kernel", "kept", "loop", "rows", "width")
+    __slots__ = ("column", "kept", "kernel", "loop", "rows", "width")
 
     def __init__(self, kernel: Kernel, loop: For, width: int) -> None:
         self.kernel, self.loop, self.width = kernel, loop, width
@@ -216,9 +219,7 @@ class _Panel:
         following = [inside.expr(e) for e in s.next]
         lets = [Let(f"{row.name}n", e) for row, e in zip(rows, following, strict=True)]
         body += lets
-        body += [
-            self._set(row, name(t.name, row.dtype)) for row, t in zip(rows, lets, strict=True)
-        ]
+        body += [self._set(row, name(t.name, row.dtype)) for row, t in zip(rows, lets, strict=True)]
         low, high = rewrite.index(s.low), rewrite.index(s.high)
         return [
             self._columns(start, width),
@@ -230,4 +231,3 @@ def _light(body: Sequence[Statement]) -> bool:
     """Whether the statements do no more than a few operations a column."""
     nodes = walk(*(root for s in body for root in expressions(s)))
     return sum(COST.get(e.op, 1) for e in nodes) <= LIGHT
-

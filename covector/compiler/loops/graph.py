@@ -124,7 +124,6 @@ class Graph:
         self.nodes.append(node)
         return node
 
-
     def constant(self, e: Expr) -> Value:
         """A literal as a value that can stand in memory."""
         if e not in self.constants:

@@ -6,7 +6,7 @@ as NumPy vectors: equal results show that its iterations are independent.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, final
 
 import numpy as np

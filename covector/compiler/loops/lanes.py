@@ -222,9 +222,7 @@ def _as_tile(kernel: Kernel, s: For) -> For | None:
 def _spread(kernel: Kernel, s: Statement) -> None:
     """Mark the outermost serial loop of a nest whose iterations are independent."""
     if isinstance(s, For) and s.mode == "serial" and s.unroll == 1 and independent(kernel, s):
-        inside = {
-            t.buffer for t in all_statements(s.body) if isinstance(t, (Store, Update))
-        }
+        inside = {t.buffer for t in all_statements(s.body) if isinstance(t, (Store, Update))}
         kept = {n for n in inside if kernel.buffers[n].home == "scratch"}
         outside = [t for t in kernel.body if t is not s]
         if not kept & {n for n, _ in Accesses(all_statements(outside)).places}:

@@ -19,7 +19,7 @@ WIDER = {"float16": "float32", "bfloat16": "float32"}
 
 
 #: A value wanted at more places of one domain than this gets memory.
-INDICES = 48
+INDICES = 24
 
 
 class Refusal(Exception):
@@ -52,9 +52,7 @@ class Domain:
 
     __slots__ = ("axes", "index")
 
-    def __init__(
-        self, axes: Sequence[tuple[str, Affine, Affine]], index: Sequence[Affine]
-    ) -> None:
+    def __init__(self, axes: Sequence[tuple[str, Affine, Affine]], index: Sequence[Affine]) -> None:
         self.axes, self.index = list(axes), tuple(index)
 
     def cut(self, axis: str, at: Affine) -> list[Domain]:
@@ -62,8 +60,8 @@ class Domain:
 
         def part(low: Affine | None, high: Affine | None) -> Domain:
             axes = [
-                (a, low or l if a == axis else l, high or h if a == axis else h)
-                for a, l, h in self.axes
+                (a, low or lo if a == axis else lo, high or h if a == axis else h)
+                for a, lo, h in self.axes
             ]
             return Domain(axes, self.index)
 
@@ -72,11 +70,11 @@ class Domain:
     def factor(self, axis: str, n: int) -> Domain:
         """The same box with `axis` as (outer, inner of extent n)."""
         axes = []
-        for a, l, h in self.axes:
+        for a, lo, h in self.axes:
             if a == axis:
                 axes += [(a + "o", ZERO, Affine(h.const // n)), (a + "i", ZERO, Affine(n))]
             else:
-                axes.append((a, l, h))
+                axes.append((a, lo, h))
         swap = {axis: affine(axis + "o") * n + affine(axis + "i")}
         return Domain(axes, [i.substitute(swap) for i in self.index])
 
@@ -100,7 +98,7 @@ class FoldRef:
     `need`: axes its index depends on.  `values`, `init` are unresolved expressions.
     """
 
-    __slots__ = ("dtypes", "index", "init", "kind", "loops", "need", "node", "names", "values")
+    __slots__ = ("dtypes", "index", "init", "kind", "loops", "names", "need", "node", "values")
 
     def __init__(self, node: Node, index: tuple[Affine, ...], kind: str) -> None:
         self.node, self.index, self.kind = node, index, kind
@@ -186,8 +184,8 @@ class Lowering:
     """
 
     __slots__ = (
-        "ask", "asked", "box", "deep", "domain", "done", "factors", "fold_axes", "folds", "in_memory",
-        "own", "ranges", "recompute", "root_index", "said", "scratch", "targets",
+        "ask", "asked", "box", "deep", "domain", "done", "factors", "fold_axes", "folds",
+        "in_memory", "own", "ranges", "recompute", "root_index", "said", "scratch", "targets",
     )  # fmt: skip
 
     def __init__(
@@ -201,7 +199,7 @@ class Lowering:
         self.domain, self.in_memory = domain, in_memory
         self.factors = factors or {}
         self.own = {a: k for k, (a, _, _) in enumerate(domain.axes)}
-        self.box: dict[Any, tuple[Affine, Affine]] = {a: (l, h) for a, l, h in domain.axes}
+        self.box: dict[Any, tuple[Affine, Affine]] = {a: (lo, h) for a, lo, h in domain.axes}
         self.ranges: dict[Affine, tuple[Affine, Affine]] = {}
         self.deep: dict[Affine, frozenset[str]] = {}
         self.asked: dict[Node, int] = {}
@@ -512,7 +510,11 @@ class Asking:
         given = tuple(v.dtype for v in values)
         if not loops and init is None:
             return values if pair else values[0]
-        if pair and given[1] == INDEX and all(not h.terms and h.const < 1 << 31 for _, _, h in loops):
+        if (
+            pair
+            and given[1] == INDEX
+            and all(not h.terms and h.const < 1 << 31 for _, _, h in loops)
+        ):
             small = _narrow_index(values[1])  # half the lanes of an int64 go to waste
             if small is not None:
                 values = (values[0], small)

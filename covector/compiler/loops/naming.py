@@ -41,7 +41,11 @@ def make_kernel(
     values: list[Value] = []
     groups = [
         ("in", "x", [v for v in loads if isinstance(v, Value) and v not in stores]),
-        ("inout", "z", [v for v in stores if v in in_place or v in loads and isinstance(v, Value)]),
+        (
+            "inout",
+            "z",
+            [v for v in stores if v in in_place or (v in loads and isinstance(v, Value))],
+        ),
         ("out", "y", [v for v in stores if isinstance(v, Value)]),
         ("scratch", "t", [v for v in (*loads, *stores) if isinstance(v, Scratch)]),
     ]

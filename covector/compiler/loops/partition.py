@@ -12,11 +12,11 @@ from typing import final
 
 from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.graph import Graph, Node, Value
-from covector.compiler.loops.strides import step_along
 from covector.compiler.loops.lower import Apart, MustBuffer, Refusal
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push
+from covector.compiler.loops.strides import step_along
 from covector.compiler.loops.transform import all_statements
 from covector.ir.index import atoms
 from covector.ir.scalar import Expr
@@ -35,7 +35,17 @@ class Step:
     holds the result already, as a reshape's operand does; there is nothing to run then.
     """
 
-    __slots__ = ("alias", "arguments", "base", "group", "kernel", "loads", "makes", "node", "replaces")
+    __slots__ = (
+        "alias",
+        "arguments",
+        "base",
+        "group",
+        "kernel",
+        "loads",
+        "makes",
+        "node",
+        "replaces",
+    )
 
     def __init__(self, makes: Sequence[Value], node: Node | None, group: Group | None) -> None:
         self.makes, self.node, self.group = list(makes), node, group
@@ -303,7 +313,8 @@ class Partition:
         if first in self.lone:
             return
         near: dict[Value, None] = {}
-        for s in self._sources(first):
+        mine = self._sources(first)
+        for s in mine:
             near[s] = None
             if s.size is None or s.size > 1:
                 near |= self.users.get(s, {})
@@ -314,6 +325,8 @@ class Partition:
             fits = _fits(v, first) or _fits(first, v)
             if fits and v.node is not None and v.node.rule == "kernel":
                 found.append(v)
+        fixed = [s for s in mine if s not in found]
+        found = [v for v in found if not any(self._depends(s, v) for s in fixed)]
         found = sorted(found, key=lambda v: -v.position)[: GROUP_SIZE - 1]
         alone = {v: self._alone(v) for v in found}
         apart = sum(alone.values())
@@ -321,6 +334,12 @@ class Partition:
             return
         for v in found:
             self._try(step, [*step.makes, v], alone[v])
+
+    def _depends(self, v: Value, on: Value) -> bool:
+        """Whether `v` is made from `on`."""
+        if v.node is None or on.node is None:
+            return False
+        return bool(self.ancestors[v.node.position] >> on.node.position & 1)
 
     def _alone(self, v: Value) -> int:
         """The traffic of a kernel that stores only `v`."""

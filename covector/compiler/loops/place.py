@@ -18,7 +18,6 @@ from covector.compiler.loops.lower import (
     Lowering,
     MustBuffer,
     Scratch,
-    data_of,
 )
 from covector.compiler.loops.schedule import Final, Level, parts_in
 from covector.ir.index import ZERO, Affine
@@ -105,8 +104,8 @@ def _resolve_fills(low: Lowering) -> None:
             return
         for s in new:
             known.add(s)
-            for a, l, h in s.fill_axes():
-                low.box[a] = (l, h)
+            for a, lo, h in s.fill_axes():
+                low.box[a] = (lo, h)
             low.resolve([low.say(s.value.node, s.fill_index())[s.value.number]])  # type: ignore[arg-type]
 
 
@@ -118,9 +117,9 @@ def fill_root(low: Lowering, s: Scratch) -> Expr:
 def _passes(low: Lowering, finals: Sequence[Final]) -> list[Pass] | None:
     """Every pass with the leaves it reaches; None if trip counts are not numbers."""
     trips: dict[str, int] = {}
-    for a, (l, h) in low.box.items():
+    for a, (lo, h) in low.box.items():
         if isinstance(a, str):
-            n = h - l
+            n = h - lo
             if n.terms:
                 return None
             trips[a] = n.const
@@ -160,7 +159,7 @@ def costs(low: Lowering) -> dict[Expr, int]:
                 each[e] = under // size
         elif e.op == "name" and isinstance(e.extra, FoldResult):
             ref = e.extra.ref
-            volume = _product((h - l).constant or 1 for _, l, h in ref.loops)
+            volume = _product((h - lo).constant or 1 for _, lo, h in ref.loops)
             under = volume * sum(ops[v] + 1 for v in ref.values) * (ref.node.outs[0].size or 1)
             under += sum(below[v] for v in ref.values)
         else:
@@ -169,6 +168,31 @@ def costs(low: Lowering) -> dict[Expr, int]:
                 under += below[a]
         ops[e], below[e] = min(here, ENDLESS), under
     return each
+
+
+def dependences(low: Lowering) -> dict[Expr, frozenset[str]]:
+    """For every resolved node, the axes that its value depends on (a broadcast value does not
+    depend on all axes of its index)."""
+    found: dict[Expr, frozenset[str]] = {}
+    nothing: frozenset[str] = frozenset()
+    for e in low.done:  # in order: arguments before users
+        axes = nothing
+        if e.op == "load":
+            target = low.targets.get(e)
+            if target is not None and target in found:
+                axes = found[target]
+            else:
+                axes = nothing.union(*map(low.axes_of, e.extra[1]))
+        elif e.op == "index":
+            axes = low.axes_of(e.extra)
+        elif e.op == "name" and isinstance(e.extra, FoldResult):
+            axes = e.extra.ref.need
+        else:
+            for a in e.args:
+                more = found[a]
+                axes = axes if more <= axes else axes | more
+        found[e] = axes
+    return found
 
 
 def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
@@ -180,7 +204,7 @@ def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
     if passes is None:
         return False
     _check_folds(low, passes)
-    cost = costs(low)
+    cost, depends = costs(low), dependences(low)
     asks: dict[Value, dict[tuple[int, Expr], None]] = {}
     queue: list[tuple[int, int, Value]] = []
     direct: dict[Expr, list[Expr]] = {}
@@ -200,7 +224,7 @@ def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
     while queue:
         value = heapq.heappop(queue)[2]
         asked = asks[value]
-        if _worth(value, asked, cost, low, passes):
+        if _worth(value, asked, cost, depends, passes, low.recompute):
             low.scratch[value] = _scratch_for(value, asked, low, passes)
             asked = dict.fromkeys(list(asked)[:1])
             changed = True
@@ -213,21 +237,19 @@ def _worth(
     value: Value,
     asked: dict[tuple[int, Expr], None],
     cost: dict[Expr, int],
-    low: Lowering,
+    depends: dict[Expr, frozenset[str]],
     passes: Sequence[Pass],
+    recompute: bool,
 ) -> bool:
     """Whether computing `value` wherever it is asked for costs more than memory for it."""
-    if low.recompute:  # only what one pass asks for at several places
-        asked = max(
-            ({a: None for a in asked if a[0] == k} for k in {k for k, _ in asked}), key=len
-        )
+    if recompute:  # only what one pass asks for at several places
+        asked = max(({a: None for a in asked if a[0] == k} for k in {k for k, _ in asked}), key=len)
     again = max(cost[leaf] for _, leaf in asked)
     if len(asked) == 1 and again <= READ_COST:
         return False
     count, fixed = 0, set()
     for k, leaf in asked:
-        index = leaf.extra[1]
-        axes = frozenset().union(*map(low.axes_of, index)) if index else frozenset()
+        axes = depends[leaf]
         if axes <= passes[k].level:  # computed once a row for all passes
             if leaf in fixed:
                 continue
@@ -247,7 +269,7 @@ def _check_folds(low: Lowering, passes: Sequence[Pass]) -> None:
         value = ref.node.outs[0]
         first = seen.setdefault(ref.node, ref)
         count = _product(trips[a] for a in ref.need)
-        volume = _product(h.const - l.const for _, l, h in ref.loops)
+        volume = _product(h.const - lo.const for _, lo, h in ref.loops)
         again = volume * (count - (value.size or 0))
         if first.index != ref.index:
             again += volume * count

@@ -104,7 +104,9 @@ def lower_group(
             f"the planner cut {group.roots} into more than {ATTEMPTS} pieces without an end"
         )
     kernel, values = make_kernel(name, body)
-    names = dict(zip(values, (n for n, b in kernel.buffers.items() if b.home != "scratch"), strict=True))
+    names = dict(
+        zip(values, (n for n, b in kernel.buffers.items() if b.home != "scratch"), strict=True)
+    )
     kernel = collapse(kernel, [names[v] for v in flat if v in names])  # not scratch
     if not recompute and crowded(kernel):
         return lower_group(group, in_memory, name, recompute=True)
@@ -135,6 +137,7 @@ def _factor_for(q: Quotient, low: Lowering) -> None:
         least, most = low.range_of(q.index - affine(atom) * c)
         start, end = low.box[atom]
         m, n = q.n // c, (end - start).constant
-        if start == 0 and n and n % m == 0 and 1 < m < n and not least.terms and not most.terms:
-            if 0 <= least.const and most.const < c or c % q.n == 0:
-                raise Factor(atom, m)
+        even = start == 0 and n and n % m == 0 and 1 < m < n
+        known = not least.terms and not most.terms
+        if even and known and ((least.const >= 0 and most.const < c) or c % q.n == 0):
+            raise Factor(atom, m)

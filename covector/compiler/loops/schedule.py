@@ -140,7 +140,9 @@ class Scheduler:
         """Put a fold in a nest of its level: an earlier one over the same loops if it can."""
         values = tuple(self.low.done[v] for v in ref.values)
         fused = self._fused(values, ref)
-        self.labels[ref] = tuple(f"f{len(self.labels)}{self.tag}" + "i" * k for k in range(len(ref.names)))
+        self.labels[ref] = tuple(
+            f"f{len(self.labels)}{self.tag}" + "i" * k for k in range(len(ref.names))
+        )
         items = self.items[ref.need]
         if not fused:
             for at, group in enumerate(items):
@@ -206,7 +208,7 @@ class Scheduler:
         if len(places) != 1:
             return None
         (position,) = places
-        loops = {a: (l, h) for a, l, h in ref.loops}
+        loops = {a: (lo, h) for a, lo, h in ref.loops}
         for p, n in zip(position, s.shape, strict=True):
             if n == 1 and p == 0:
                 continue
@@ -248,17 +250,17 @@ class Scheduler:
         if k + 1 < len(self.levels):
             inner = self._build(k + 1)
             added = self.levels[k + 1] - level
-            for a, l, h in reversed(low.domain.axes):
+            for a, lo, h in reversed(low.domain.axes):
                 if a in added:
-                    inner = [For(a, l, h, inner)]
+                    inner = [For(a, lo, h, inner)]
             body += inner
         return body
 
     def _statement(self, item: Group | Scratch) -> Statement:
         if isinstance(item, Scratch):
             body: Statement = Store(item, item.fill_position(), self.fill_value(item))  # type: ignore[arg-type]
-            for a, l, h in reversed(item.fill_axes()):
-                body = For(a, l, h, [body])
+            for a, lo, h in reversed(item.fill_axes()):
+                body = For(a, lo, h, [body])
             return body
         done = self.low.done
         results = [

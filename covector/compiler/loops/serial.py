@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+
 from covector.compiler.loops.graph import Node, Value
 from covector.compiler.loops.lanes import choose_lanes
 from covector.compiler.loops.lower import Domain, Factor, Lowering, MustBuffer, Split, domain_of
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
 from covector.ir.index import Affine, affine
-from covector.ir.scalar import Expr, cast, expr
+from covector.ir.scalar import Expr, expr
 
 Made = tuple[Kernel, list[Value]]
 
@@ -38,8 +39,8 @@ def lower_push(
         body: list[Statement] = [Store(out, index, value, where)]  # type: ignore[arg-type]
     else:
         body = [Update(out, index, kind, value, where)]  # type: ignore[arg-type]
-    for a, l, h in reversed(domain.axes):
-        body = [For(a, l, h, body)]
+    for a, lo, h in reversed(domain.axes):
+        body = [For(a, lo, h, body)]
     kernel, values = make_kernel(node.op.name, body, [out])
     choose_lanes(kernel)
     base = node.args[push.base]
@@ -73,14 +74,14 @@ def lower_cumulate(node: Node, in_memory: Callable[[Value], bool]) -> Made:
         Store(v, domain.index, done[e])  # type: ignore[arg-type]
         for v, e in zip(node.outs, outputs, strict=True)
     ]
-    bounds = {a: (l, h) for a, l, h in domain.axes}
+    bounds = {a: (lo, h) for a, lo, h in domain.axes}
     low_bound, high_bound = bounds.get(axis, (Affine(0), Affine(1)))
     start = [(str(n.extra), done[e]) for n, e in zip(names, rule.start, strict=True)]
     body: list[Statement] = [
         Scan(axis, low_bound, high_bound, start, stores, [done[e] for e in carries], rule.reverse)
     ]
-    for a, l, h in reversed(domain.axes):
+    for a, lo, h in reversed(domain.axes):
         if a != axis:
-            body = [For(a, l, h, body)]
+            body = [For(a, lo, h, body)]
     kernel, values = make_kernel(node.op.name, body)
     return choose_lanes(kernel), values

@@ -41,7 +41,9 @@ def step_along(axis: str, index: Sequence[Affine], buffer: Buffer) -> int | None
     if any(hides(axis, i) for i in index):
         return None
     if buffer.strides is not None:
-        steps = [(dict(i.terms).get(axis, 0), s) for i, s in zip(index, buffer.strides, strict=True)]
+        steps = [
+            (dict(i.terms).get(axis, 0), s) for i, s in zip(index, buffer.strides, strict=True)
+        ]
         moving = [(c, s) for c, s in steps if c]
         if any(s.terms for _, s in moving):
             return None

@@ -123,7 +123,7 @@ class Rewrite:
             low, high = self.index(s.low), self.index(s.high)
             return For(s.axis, low, high, self.statements(s.body), s.mode, s.unroll)
         if isinstance(s, Fold):
-            loops = [(a, self.index(l), self.index(h)) for a, l, h in s.loops]
+            loops = [(a, self.index(lo), self.index(h)) for a, lo, h in s.loops]
             results = [
                 Accumulator(
                     r.names, r.kind, r.dtypes, tuple(map(self.expr, r.values)), self._maybe(r.init)

@@ -22,7 +22,6 @@ from covector.compiler.loops.program import (
     Store,
     Update,
 )
-from covector.compiler.loops.transform import expressions
 from covector.ir.index import ZERO, Affine, Quotient, atoms
 from covector.ir.scalar import ARITY, COMPARISONS, Expr
 
@@ -76,7 +75,10 @@ class _Checker:
                 if atom.kind == "mod":
                     self.box[atom] = (ZERO, Affine(atom.n))
                 elif not least.terms and not most.terms:
-                    self.box[atom] = (Affine(least.const // atom.n), Affine(most.const // atom.n + 1))
+                    self.box[atom] = (
+                        Affine(least.const // atom.n),
+                        Affine(most.const // atom.n + 1),
+                    )
         least, most = i.over(self.box)
         # Bounds of inner loops may name outer axes.
         while any(a in self.box for a in atoms([least])):
@@ -87,8 +89,8 @@ class _Checker:
 
     def empty(self) -> bool:
         return any(
-            isinstance(a, str) and not h.terms and not l.terms and h.const <= l.const
-            for a, (l, h) in self.box.items()
+            isinstance(a, str) and not h.terms and not lo.terms and h.const <= lo.const
+            for a, (lo, h) in self.box.items()
         )
 
     def open(self, axis: str, low: Affine, high: Affine) -> None:
@@ -281,4 +283,3 @@ def _widened(box: Box, axis: str, low: Affine, high: Affine) -> Box | None:
         return None  # with gaps, or not in order
     wide = (a.substitute({axis: low}), b.substitute({axis: high - 1}))
     return tuple(wide if k == uses[0] else pair for k, pair in enumerate(box))
-

@@ -110,7 +110,7 @@ def _sine_and_cosine(x: Pair, sine: Expr, cosine: Expr) -> tuple[Expr, Expr]:
 
 
 def sin(x: Pair) -> Pair:
-    re, im = x
+    re = x[0]
     real, imag = _sine_and_cosine(x, _op("sin", re), _op("cos", re))
     return select(eq(re, 0.0), re, real), imag
 

@@ -97,7 +97,11 @@ def erf_inv(x: Expr) -> Expr:
     tail = gt(a, 0.9959)
     logarithm = -log(select(tail, f.const(1.0) - a, fma(-x, x, 1.0)))
     middle = a * horner(logarithm - 2.5, coefficients.ERF_INV[f.dtype])
-    s = square_root(logarithm) + 1.0
-    end = horner(div(10.0, s) - 2.0, coefficients.ERF_INV_TAIL[f.dtype]) * s
+    s, table = square_root(logarithm), coefficients.ERF_INV_TAIL[f.dtype]
+    if f is F32:
+        end = horner(s - 3.25, table)
+    else:
+        s = s + 1.0
+        end = horner(div(10.0, s) - 2.0, table) * s
     y = select(tail, end, middle)
     return with_sign(select(eq(a, 1.0), math.inf, y), sign_of(x))

@@ -65,6 +65,7 @@ def lgamma(x: Expr) -> Expr:
     # gamma(-a) gamma(a + 1) = -pi / sin(pi a)
     sine = absolute(_sin_pi(a - round_even(a)))
     reflected = -_log(sine * (1 / math.pi), dtype) - next_one
+    reflected = select(eq(sine, 0.0), math.inf, reflected)
     result = select(negative, reflected, positive)
     return cast(select(eq(a, math.inf), a, result), dtype)
 

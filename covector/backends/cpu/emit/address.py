@@ -14,7 +14,6 @@ from covector.backends.cpu.emit.types import (
     ELEMENTS,
     I32,
     I64,
-    INTS,
     PARTS,
     PTR,
     Element,
@@ -257,8 +256,3 @@ def _scalar_divmod(b: Builder, base: Value, n: int) -> tuple[Value, Value]:
         return b.int(base.extra // n), b.int(base.extra % n)
     div = b.bin("udiv", base, b.int(n))
     return div, b.sub(base, b.mul(div, b.int(n)))
-
-
-def memory_type(bits: int) -> Any:
-    """The integer type of so many bits."""
-    return INTS[bits]

@@ -32,11 +32,6 @@ def apply(b: Builder, op: str, to: Element, of: Element, args: list[Value]) -> V
     return rule(b, *args)
 
 
-def native(op: str, dtype_group: str) -> bool:
-    """Whether `apply` knows this operation on this group of types."""
-    return op in ("cast", "bitcast", "select") or (op, dtype_group) in RULES
-
-
 def _binary(mnemonic: str) -> Rule:
     return lambda b, x, y: b.bin(mnemonic, x, y)
 

@@ -140,11 +140,6 @@ def _written(statements: list[Statement]) -> set[str]:
     return out
 
 
-def arguments_of(kernel: Kernel) -> list[Buffer]:
-    """The buffers that are passed, in the order of their pointers."""
-    return [b for b in kernel.buffers.values() if b.home != "scratch"]
-
-
 def _place_buffers(nest: Nest, kernel: Kernel, body: list[Statement], env: Env) -> list[Value]:
     """Pointers and strides of all buffers; returns what must be freed.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ctypes import c_float
 from typing import Any, Final, final
 
-from covector.backends.cpu.emit.types import I1, I32, I64, PTR, Type
+from covector.backends.cpu.emit.types import I1, I64, Type
 
 Body = Callable[["Value", list["Value"]], list["Value"]]
 
@@ -342,5 +342,3 @@ def _one(number: Any, scalar: Type) -> str:
 
 
 TRUE: Final = Value("const", I1, (), True, 0, "true")
-NULL: Final = Value("const", PTR, (), None, 0, "null")
-LANE_TYPE: Final = I32

@@ -60,36 +60,39 @@ def tiled(
     left, right = scalar_index(nest, inner.low, env), scalar_index(nest, inner.high, env)
     bottom, end = whole_blocks(b, low, high, lanes), whole_blocks(b, left, right, lanes)
 
-    def block(i: Value, more: int, j: Value) -> None:
-        base = env.bind(s.axis, i, more).bind(inner.axis, j)
+    def block(i: Value, j: Value) -> None:
+        base = env.bind(s.axis, i).bind(inner.axis, j)
         found = Block(s.axis, inner.axis, base)
         rows = []
         for r in range(lanes):
-            row = base.bind(s.axis, i, more + r).spread(inner.axis, j, 0, lanes)
+            row = base.bind(s.axis, i, r).spread(inner.axis, j, 0, lanes)
             row.tile = (found, r)
             rows.append(row)
         emit_body(nest, inner.body, rows)
 
-    def panel(start: Value, carried: list[Value]) -> list[Value]:
-        stop = b.add(start, b.int(PANEL))
-        if stop.op == end.op == "const":
-            stop = b.int(min(stop.extra, end.extra))
-        else:
-            stop = b.select(b.cmp("icmp slt", stop, end), stop, end)
-        pair = _blocks_per_line(nest, inner)
-        middle = whole_blocks(b, low, bottom, lanes * pair)
-        for first, last, count in ((low, middle, pair), (middle, bottom, 1)):
+    def least(x: Value, y: Value) -> Value:
+        if x.op == y.op == "const":
+            return b.int(min(x.extra, y.extra))
+        return b.select(b.cmp("icmp slt", x, y), x, y)
 
-            def column(i: Value, c: list[Value], count: int = count) -> list[Value]:
-                def one(j: Value, c: list[Value]) -> list[Value]:
-                    for n in range(count):
-                        block(i, n * lanes, j)
+    def panel(start: Value, carried: list[Value]) -> list[Value]:
+        """Blocks that share cache lines are neighbours in time: they are the innermost loop."""
+        stop = least(b.add(start, b.int(PANEL)), end)
+        group = lanes * _blocks_per_line(nest, inner)
+
+        def rows_of_blocks(i: Value, c: list[Value]) -> list[Value]:
+            below = least(b.add(i, b.int(group)), bottom)
+
+            def column(j: Value, c: list[Value]) -> list[Value]:
+                def one(k: Value, c: list[Value]) -> list[Value]:
+                    block(k, j)
                     return c
 
-                return b.loop(start, stop, lanes, c, one)
+                return b.loop(i, below, lanes, c, one)
 
-            if first is not last:
-                b.loop(first, last, lanes * count, [], column)
+            return b.loop(start, stop, lanes, c, column)
+
+        b.loop(low, bottom, group, [], rows_of_blocks)
         return carried
 
     b.loop(left, end, PANEL, [], panel)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, final
+from typing import Final, final
 
 
 @final
@@ -96,8 +96,3 @@ def element(dtype: str) -> Element:
             f"it has {', '.join(ELEMENTS)} (complex values are split into parts before)"
         )
     return found
-
-
-def plain(value: Any) -> bool:
-    """Whether `value` is a Python number (as opposed to an SSA value)."""
-    return isinstance(value, int)

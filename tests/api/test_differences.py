@@ -1,0 +1,240 @@
+"""Every row of docs/differences.md, on both sides: what the oracle does, and what we do."""
+
+from __future__ import annotations
+
+import collections
+import enum
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import covector
+from covector.ir.text import parse_jaxpr, print_jaxpr
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "differences.md"
+CASES: dict[str, Callable[[Any], None]] = {}
+
+
+def row(title: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+    """Registers the test of the row that begins with `title`."""
+
+    def register(test: Callable[[Any], None]) -> Callable[[Any], None]:
+        CASES[title] = test
+        return test
+
+    return register
+
+
+def rows() -> list[str]:
+    """The first cells of the page's tables."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    cells = [re.split(r"(?<!\\)\|", line)[1].strip() for line in lines]
+    return [c for c in cells if c not in ("what", "---")]
+
+
+def test_every_row_has_its_test() -> None:
+    assert sorted(rows()) == sorted(CASES)
+
+
+@pytest.mark.parametrize("title", CASES)
+def test_row(title: str, jax: Any) -> None:
+    CASES[title](jax)
+
+
+def same(got: Any, wanted: Any) -> None:
+    np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-6)
+
+
+@row("a tangent of 0 times an infinite or NaN coefficient")
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, np.nan), (covector, 0.0)):
+        np_ = lib.numpy
+        same(lib.grad(lambda x, np_=np_: np_.where(x > 0, np_.exp(1 / x), 0.0))(0.0), wanted)
+        same(lib.grad(np_.std)(np_.ones(3)), [wanted] * 3)
+        same(lib.grad(np_.sqrt)(0.0), np.inf)
+    with covector.config.scoped(singular_derivatives="ieee"):
+        same(covector.grad(lambda x: covector.numpy.sqrt(x) * 0.0)(0.0), np.nan)
+
+
+@row("`abs`, `hypot` and norms at 0")
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, (1.0, 0.5, np.nan)), (covector, (0.0, 0.0, 0.0))):
+        same(lib.grad(lib.numpy.abs)(0.0), wanted[0])
+        same(lib.grad(lib.numpy.hypot)(0.0, 0.0), wanted[1])
+        same(lib.grad(lib.numpy.linalg.norm)(lib.numpy.zeros(2)), [wanted[2]] * 2)
+    same(covector.grad(lambda x: covector.numpy.linalg.norm(x, 1))(np.zeros(2, "f4")), [0, 0])
+
+
+@row("`sign` of a complex number")
+def _(jax: Any) -> None:
+    z, t = 1 + 1j, 1j
+    same(jax.jvp(jax.numpy.sign, (z,), (t,))[1], 0)
+    step = 1e-6
+    wanted = ((z + step * t) / abs(z + step * t) - z / abs(z)) / step
+    got = covector.jvp(covector.numpy.sign, (z,), (t,))[1]
+    np.testing.assert_allclose(np.asarray(got), wanted, rtol=1e-4)
+
+
+@row("`nextafter`")
+def _(jax: Any) -> None:
+    with pytest.raises(NotImplementedError):
+        jax.jvp(lambda x: jax.numpy.nextafter(x, jax.numpy.float32(9)), (1.0,), (3.0,))
+    out = covector.jvp(lambda x: covector.numpy.nextafter(x, np.float32(9)), (1.0,), (3.0,))
+    same(out[1], 3.0)
+
+
+@row("`reduce_max`, `reduce_min` of numbers with a NaN")
+def _(jax: Any) -> None:
+    x = np.array([1, np.nan, 2], np.float32)
+    for lib, wanted in ((jax, np.nan), (covector, 0.0)):
+        same(lib.grad(lib.numpy.max)(x), [wanted] * 3)
+        same(lib.grad(lib.numpy.min)(x), [wanted] * 3)
+
+
+@row("`clamp(low, x, high)` with low > high")
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, [0, 0, 1]), (covector, [1, 1, 1])):
+        clamp = lib.lax.clamp
+        same([clamp(3.0, x, 1.0) for x in (0.0, 1.0, 2.0)], [1, 1, 1])
+        same([lib.grad(clamp, 2)(3.0, x, 1.0) for x in (0.0, 1.0, 2.0)], wanted)
+        same([lib.grad(clamp, k)(3.0, x, 1.0) for x in (0.0, 1.0, 2.0) for k in (0, 1)], [0] * 6)
+
+
+@row(
+    "`scatter_min`, `scatter_max` (`.at[].min`, `.at[].max`) with a position out of bounds, clipped"
+)
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, np.inf), (covector, 1.0)):
+        np_ = lib.numpy
+
+        def total(x: Any, u: Any, np_: Any = np_) -> Any:
+            return x.at[np_.array([7, 1])].min(u, mode="clip").sum()
+
+        x, u = np_.array([1.0, 5.0, 3.0]), np_.array([2.0, 0.0])
+        same(total(x, u), 3.0)
+        same(lib.grad(total, 1)(x, u), [wanted, 1.0])
+
+
+@row("`scatter_mul` (`.at[].multiply`) with positions that repeat")
+def _(jax: Any) -> None:
+    def total(lib: Any, x: Any, u: Any) -> Any:
+        return lib.numpy.asarray(x).at[lib.numpy.array([1, 1])].multiply(u).sum()
+
+    x, u = np.array([1, 5, 3], np.float32), np.array([2, 3], np.float32)
+    with pytest.raises(NotImplementedError):
+        jax.grad(lambda u: total(jax, x, u))(u)
+    same(covector.grad(lambda u: total(covector, x, u))(u), [15, 10])
+
+
+@row("int64 positions beyond 2^32 that fill or drop")
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, (1.0, 2.0)), (covector, (np.nan, 1.0))):
+        with lib.enable_x64(True):
+            far = lib.numpy.array([2**32 + 1])
+            same(lib.numpy.take(lib.numpy.arange(4.0), far, mode="fill"), [wanted[0]])
+            same(lib.numpy.arange(4.0).at[far].add(1.0)[1], wanted[1])
+
+
+@row(
+    "negative int8 or int16 start of `dynamic_slice` along more elements than the type counts"
+)
+def _(jax: Any) -> None:
+    x = np.arange(300)
+    for lib, wanted in ((jax, 43), (covector, 299)):
+        same(lib.lax.dynamic_slice(x, (lib.numpy.int8(-1),), (1,)), [wanted])
+        same(lib.lax.dynamic_slice(x, (lib.numpy.int32(-1),), (1,)), [299])
+
+
+@row("several updates of one element by `scatter` (`.at[].set`)")
+def _(jax: Any) -> None:
+    del jax  # Its order is undefined.
+    places = covector.numpy.array([1, 1, 0, 1])
+
+    def update(u: Any) -> Any:
+        return covector.numpy.zeros(2).at[places].set(u)
+
+    u = np.array([1, 2, 3, 4], np.float32)
+    for fun in (update, covector.jit(update)):
+        same(fun(u), [3, 4])
+    same(covector.grad(lambda u: update(u).sum())(u), [0, 0, 1, 1])
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@row("members of an `IntEnum` in `result_type`")
+def _(jax: Any) -> None:
+    assert jax.numpy.result_type(Level.LOW, np.int8) == np.int32
+    for lib in (jax, covector):
+        assert (lib.numpy.ones(2, "int8") + Level.LOW).dtype == np.int8
+    assert covector.numpy.result_type(Level.LOW, np.int8) == np.int8
+
+
+Point = collections.namedtuple("Point", ["x", "y"])
+
+
+@row("`flatten_one_level_with_keys` of a named tuple")
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, [".x", ".x"]), (covector, [".x", ".y"])):
+        pairs, _ = lib.tree_util.default_registry.flatten_one_level_with_keys(Point(1, 2))
+        assert [str(key) for key, _ in pairs] == wanted
+
+
+@row("`tree_transpose` where the outer tree has no leaves")
+def _(jax: Any) -> None:
+    def transposed(lib: Any) -> Any:
+        util = lib.tree_util
+        return util.tree_transpose(util.tree_structure(()), util.tree_structure([0, 0]), ())
+
+    with pytest.raises(ValueError, match="Too few leaves"):
+        transposed(jax)
+    assert transposed(covector) == [(), ()]
+
+
+@row("two trees of different structure")
+def _(jax: Any) -> None:
+    def message(lib: Any) -> str:
+        with pytest.raises(ValueError, match="differ|prefix") as error:
+            lib.tree_util.tree_map(lambda a, b: 0, {"a": (1, 2)}, {"a": [1, 2]})
+        return str(error.value)
+
+    assert message(jax).count("\n") > 1
+    assert message(covector) == (
+        "tree_map: the first tree and tree 2 differ at ['a']: the first tree has a tuple of 2, "
+        "tree 2 has a list of 2"
+    )
+
+
+@row("a printed Jaxpr")
+def _(jax: Any) -> None:
+    def text(lib: Any) -> str:
+        return str(lib.make_jaxpr(lambda x, y: lib.numpy.sin(x) * y)(2.0, np.ones(3, "f4")))
+
+    assert "a:f32[] b:f32[3]" in text(jax)
+    assert "a:f32[]* b:f32[3]" in text(covector)
+    assert print_jaxpr(parse_jaxpr(text(covector))) == text(covector)
+
+
+@row("`jit(f).lower(x).as_text(stage)`")
+def _(jax: Any) -> None:
+    theirs, ours = (lib.jit(lib.numpy.sin).lower(1.0) for lib in (jax, covector))
+    assert theirs.as_text("hlo").startswith("HloModule")
+    signs = {
+        "jaxpr": "{ lambda ;",
+        "stablehlo": "module @",
+        "simplified": "{ lambda ;",
+        "kernels": "program ",
+        "llvm": "target triple",
+        "assembly": "\t",
+    }
+    for stage, sign in signs.items():
+        assert ours.as_text(stage).startswith(sign)
+    for lowered in (theirs, ours):
+        assert lowered.as_text().startswith("module @")
+        with pytest.raises(ValueError, match="nonsense"):
+            lowered.as_text("nonsense")
