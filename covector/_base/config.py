@@ -495,7 +495,7 @@ transfer_guard_host_to_device = scoped_option("transfer_guard_host_to_device")
 
 
 def checking_leaks() -> Scope:
-    """The option `check_tracer_leaks` as a context.  Not acted on yet: leaks are found when used."""
+    """The option `check_tracer_leaks` as a context.  Not acted on yet: use finds leaks."""
     return check_tracer_leaks(True)
 
 
@@ -510,6 +510,6 @@ def disable_jit(disable: bool = True) -> Scope:
 
 
 def transfer_guard(new_val: str) -> Scope:
-    """The guards of all transfers (to, from and between devices) as a context.  Not acted on yet."""
+    """The guards of all transfers, to, from and between devices.  Not acted on yet."""
     names = ("", "_host_to_device", "_device_to_device", "_device_to_host")
     return Scope({config.option(f"transfer_guard{name}"): new_val for name in names})

@@ -73,12 +73,10 @@ class ConcretizationTypeError(JAXTypeError):
       ``jit(f, static_argnames="n")``, or close over it.
     * It is a shape in disguise: use ``x.shape[0]`` instead of ``len_as_array``; shapes are plain
       integers during tracing.
-    * It is needed for a choice between values: ``covector.numpy.where(mask, a, b)`` or
-      ``covector.lax.cond`` choose at run time.
-    * It depends on constants alone: compute it with ``numpy`` instead of ``covector.numpy``, or
-      under ``covector.ensure_compile_time_eval()``.
-    * It has to be looked at from Python: ``covector.debug.print`` and ``covector.pure_callback``
-      see run-time values.
+    * It is needed for a choice between values: ``covector.numpy.where(mask, a, b)`` chooses at run
+      time.
+    * It depends on constants alone: compute it with ``numpy`` instead of ``covector.numpy``.
+    * It has to be looked at from Python: return it, or run under ``covector.disable_jit()``.
     """
 
     def __init__(self, tracer: Any, context: str = ""):
@@ -103,7 +101,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     Ways out:
 
     * An element-wise choice: ``covector.numpy.where(x > 0, a, b)``.
-    * A choice between computations: ``covector.lax.cond(x > 0, f, g, x)``.
+    * A choice between computations: do both, and choose between the results with ``where``.
     * A loop that ends on data: ``covector.lax.while_loop``.
     * ``and``, ``or``, ``not`` on arrays: ``&``, ``|``, ``~`` (mind the parentheses).
     * The argument is a flag, not data: make it static (``static_argnames``).
@@ -116,7 +114,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
                 f"The truth value of a {describe_tracer(tracer)} was asked for, and it is known "
                 "only when the compiled function runs.",
                 tracer_origin(tracer),
-                advice="Choose values with numpy.where, computations with lax.cond; or make the "
+                advice="Choose values with numpy.where, loop with lax.while_loop; or make the "
                 "argument static.",
                 see="TracerBoolConversionError",
             ),
@@ -131,9 +129,8 @@ class TracerArrayConversionError(JAXTypeError):
 
     Ways out:
 
-    * Use the function of the same name in ``covector.numpy`` or ``covector.scipy``.
+    * Use the function of the same name in ``covector.numpy``.
     * Index a NumPy array with a traced index after ``covector.numpy.asarray(array)``.
-    * The work must be done by NumPy: ``covector.pure_callback``.
     * The argument is a constant, not data: make it static, or close over it.
     """
 
@@ -143,7 +140,7 @@ class TracerArrayConversionError(JAXTypeError):
                 f"A {describe_tracer(tracer)} was asked for its numbers as a NumPy array; they are "
                 "known only when the compiled function runs.",
                 tracer_origin(tracer),
-                advice="Use the covector.numpy function of the same name, or pure_callback.",
+                advice="Use the covector.numpy function of the same name.",
                 see="TracerArrayConversionError",
             )
         )
@@ -157,9 +154,8 @@ class TracerIntegerConversionError(JAXTypeError):
 
     Ways out:
 
-    * Index an array instead of a list: ``covector.numpy.asarray(values)[i]``, or
-      ``covector.lax.switch`` for a list of functions.
-    * Loop with ``covector.lax.fori_loop`` or ``covector.lax.scan`` instead of ``range``.
+    * Index an array instead of a list: ``covector.numpy.asarray(values)[i]``.
+    * Loop with ``covector.lax.fori_loop`` instead of ``range``.
     * The integer is a setting: make it static (``static_argnums``).
     """
 
@@ -210,8 +206,8 @@ class UnexpectedTracerError(JAXTypeError):
     Ways out:
 
     * Return the value from the function instead of storing it.
-    * Find the leak: ``with covector.checking_leaks(): ...`` reports it at the end of the trace that
-      made the tracer, not at the later use.
+    * Find the leak: the message says which line of the traced function made the value, and from
+      which arguments.
     """
 
     def __init__(self, msg: str):

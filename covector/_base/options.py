@@ -11,21 +11,46 @@ import os
 from collections.abc import Callable
 from typing import Any, Final
 
-
 #: Options of `OPTIONS` whose meaning is not built yet: they can be set and read, and say so.
 NOT_YET: Final = frozenset(
-    """
-    default_matmul_precision allow_f16_reductions default_prng_impl threefry_partitionable
-    enable_custom_prng legacy_prng_key high_dynamic_range_gumbel softmax_custom_jvp
-    debug_nans debug_infs debug_key_reuse check_tracer_leaks check_static_indices
-    error_checking_behavior_nan error_checking_behavior_divide error_checking_behavior_oob
-    purity_guard no_tracing no_execution log_compiles explain_cache_misses logging_level
-    pprint_use_color tracer_error_num_traceback_frames captured_constants_warn_bytes
-    captured_constants_report_frames dump_ir_to persistent_cache_min_compile_time_secs
-    cpu_enable_async_dispatch transfer_guard transfer_guard_host_to_device
-    transfer_guard_device_to_device transfer_guard_device_to_host array_garbage_collection_guard
-    thread_guard cpu_collectives_implementation
-    """.split()
+    [
+        "default_matmul_precision",
+        "allow_f16_reductions",
+        "default_prng_impl",
+        "threefry_partitionable",
+        "enable_custom_prng",
+        "legacy_prng_key",
+        "high_dynamic_range_gumbel",
+        "softmax_custom_jvp",
+        "debug_nans",
+        "debug_infs",
+        "debug_key_reuse",
+        "check_tracer_leaks",
+        "check_static_indices",
+        "error_checking_behavior_nan",
+        "error_checking_behavior_divide",
+        "error_checking_behavior_oob",
+        "purity_guard",
+        "no_tracing",
+        "no_execution",
+        "log_compiles",
+        "explain_cache_misses",
+        "logging_level",
+        "pprint_use_color",
+        "tracer_error_num_traceback_frames",
+        "captured_constants_warn_bytes",
+        "captured_constants_report_frames",
+        "dump_ir_to",
+        "persistent_cache_min_compile_time_secs",
+        "cpu_enable_async_dispatch",
+        "transfer_guard",
+        "transfer_guard_host_to_device",
+        "transfer_guard_device_to_device",
+        "transfer_guard_device_to_host",
+        "array_garbage_collection_guard",
+        "thread_guard",
+        "cpu_collectives_implementation",
+    ]
 )
 
 

@@ -11,6 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from covector._base import log
 from covector._base.config import config
+from covector._base.errors import JaxprTypeError
+from covector.compiler.loops.verify import InvalidKernel
 from covector.compiler.loops.verify import verify as verify_kernel
 from covector.compiler.passes.contract import absorb_transposes
 from covector.compiler.passes.cse import common_subexpressions
@@ -20,6 +22,7 @@ from covector.compiler.passes.fold_constants import fold_constants
 from covector.compiler.passes.nested import prepare_nested
 from covector.compiler.passes.simplify import simplify
 from covector.compiler.passes.sink_views import sink_views
+from covector.compiler.passes.split_reductions import split_reductions
 from covector.compiler.plan import plan
 from covector.compiler.program import Program
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -53,6 +56,7 @@ PASSES: Final = (
     Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
     Pass("sink_views", _inside(sink_views), "views are merged before they move, and again after"),
     Pass("simplify_again", _inside(simplify), "views that sinking brought together"),
+    Pass("split_reductions", _inside(split_reductions), "after simplify, which would merge them"),
     Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
     Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
     Pass("dce", _inside(dead_code), "the passes before leave unused equations behind"),
@@ -100,5 +104,5 @@ def _verify(name: str, made: ClosedJaxpr | Program) -> None:
         else:
             for kernel in made.kernels:
                 verify_kernel(kernel)
-    except AssertionError as error:
+    except (JaxprTypeError, InvalidKernel) as error:
         raise type(error)(f"after {name}: {error}") from None

@@ -46,7 +46,9 @@ class ShapedArray:
 
     def update(self, **changes: Any) -> ShapedArray:
         """This with some of shape, dtype, weak_type changed."""
-        fields = {"shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type}
+        fields: dict[str, Any] = {
+            "shape": self.shape, "dtype": self.dtype, "weak_type": self.weak_type
+        }  # fmt: skip
         return ShapedArray(**{**fields, **changes})
 
     def strong(self) -> ShapedArray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -36,8 +36,8 @@ def attribute(value: Any) -> str:
     if isinstance(value, (bool, np.bool_)):
         return "true" if value else "false"
     if isinstance(value, (int, np.integer)):
-        return f"{int(value)} : i64"
-    items = list(value)
+        return f"{int(cast('Any', value))} : i64"
+    items: list[Any] = list(value)
     kind = "i1" if items and isinstance(items[0], (bool, np.bool_)) else "i64"
     inside = ", ".join(attribute(bool(v)) if kind == "i1" else str(int(v)) for v in items)
     return f"array<{kind}: {inside}>" if items else f"array<{kind}>"
@@ -59,7 +59,7 @@ def element(x: np.ndarray) -> str:
     if x.dtype.kind in "iu":
         return str(int(x))
     if x.dtype.kind == "c":
-        return f"({element(x.real)}, {element(x.imag)})"
+        return f"({element(np.real(x))}, {element(np.imag(x))})"
     if dtypes.kind_of(x.dtype) in "iu":
         return str(int(x))
     if np.isfinite(x):

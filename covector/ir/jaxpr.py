@@ -87,8 +87,8 @@ class Equation:
 
     def replace(self, **changes: Any) -> Equation:
         """This with some of op, invars, outvars, source, scope changed."""
-        fields = {name: getattr(self, name) for name in ("op", "invars", "outvars", "source")}
-        return Equation(**{**fields, "scope": self.scope, **changes})
+        fields: dict[str, Any] = {name: getattr(self, name) for name in self.__slots__}
+        return Equation(**{**fields, **changes})
 
     def __repr__(self) -> str:
         return f"Equation({self.op})"
@@ -126,7 +126,7 @@ class Jaxpr:
     @property
     def effects(self) -> frozenset[str]:
         """Every side effect of its equations."""
-        return frozenset().union(*(e.effects for e in self.eqns))
+        return frozenset[str]().union(*(e.effects for e in self.eqns))
 
     def replace(self, **changes: Any) -> Jaxpr:
         """This with some of constvars, invars, outvars, eqns changed."""

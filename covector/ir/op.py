@@ -98,9 +98,11 @@ class _Bind:
         if op is not None:
             return op.__call__
 
+        fields = cls._fields  # pyright: ignore[reportPrivateUsage]
+
         def bind(*args: Any, **params: Any) -> Any:
             # JAX's parameters that have no part in ours, such as `sharding`, are None then.
-            known = {k: v for k, v in params.items() if k in cls._fields or v is not None}
+            known = {k: v for k, v in params.items() if k in fields or v is not None}
             return cls(**known)(*args)
 
         return bind
@@ -127,7 +129,7 @@ class Op:
     def __init_subclass__(cls, registered: bool = True, **kwargs: Any) -> None:
         """`registered=False`: a helper that no program holds, so that no law speaks of it."""
         super().__init_subclass__(**kwargs)
-        own = cls.__dict__.get("__annotations__", {})
+        own = cls.__annotations__
         added = tuple(k for k, t in own.items() if not str(t).startswith("ClassVar"))
         if added:
             cls._fields = tuple(f for f in cls._fields if f not in added) + added

@@ -8,7 +8,7 @@ counterpart (random keys) are what they are stored as.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 import numpy as np
 
@@ -44,11 +44,11 @@ class Writer:
     (None: `lower` is not possible); `expand(expr)`: a scalar expression in simpler ops.
     """
 
-    __slots__ = ("_expand", "_functions", "_lines", "_next", "_tools", "out_avals")
+    __slots__ = ("_expand", "_functions", "_next", "_tools", "lines", "out_avals")
 
     def __init__(self, functions: dict[Any, Any], tools: Any, expand: Any) -> None:
         self._functions, self._tools, self._expand = functions, tools, expand
-        self._lines: list[str] = []
+        self.lines: list[str] = []
         self._next = 0
         self.out_avals: Sequence[ShapedArray] = ()
 
@@ -79,12 +79,23 @@ class Writer:
         blocks = f" ({', '.join(regions)})" if regions else ""
         types = f"({', '.join(tensor_type(v.aval) for v in operands)})"
         results = ", ".join(tensor_type(a) for a in outs)
-        self._lines.append(
+        self.lines.append(
             f'{head}"{op}"({", ".join(v.name for v in operands)}){blocks}'
             f"{' {' + inside + '}' if inside else ''} : {types} -> "
             f"{results if len(outs) == 1 else f'({results})'}"
         )
         return values[0] if len(values) == 1 else values
+
+    def emit_all(
+        self,
+        op: str,
+        operands: Sequence[Value],
+        out: Sequence[ShapedArray],
+        regions: Sequence[str] = (),
+        **attributes: Any,
+    ) -> list[Value]:
+        """As `emit`, always with a list of results."""
+        return _listed(self.emit(op, operands, out, regions, **attributes))
 
     def _names(self, avals: Sequence[ShapedArray]) -> list[Value]:
         if not avals:
@@ -97,12 +108,12 @@ class Writer:
 
     def region(self, avals: Sequence[ShapedArray], body: Callable[..., Sequence[Value]]) -> str:
         """A region with one block of these arguments, which returns what `body` gives."""
-        outer, self._lines = self._lines, []
+        outer, self.lines = self.lines, []
         saved = self.out_avals
         args = [self._names([a])[0] for a in avals]
         returned = list(body(*args))
         self.emit("stablehlo.return", returned, ())
-        lines, self._lines, self.out_avals = self._lines, outer, saved
+        lines, self.lines, self.out_avals = self.lines, outer, saved
         head = f"^bb0({', '.join(map(repr, args))}):\n" if args else ""
         inner = "\n".join(_indent(line) for line in lines)
         return f"{{\n{head}{inner}\n}}"
@@ -189,7 +200,11 @@ class Writer:
         """The reduction of `x` over `axes` by the StableHLO op `op`, from the number `init`."""
         scalar = ShapedArray((), x.aval.dtype)
         shape = tuple(n for d, n in enumerate(x.aval.shape) if d not in axes)
-        body = self.region([scalar, scalar], lambda a, b: [self.emit(op, [a, b], scalar)])
+
+        def combine(a: Value, b: Value) -> list[Value]:
+            return [self.emit(op, [a, b], scalar)]
+
+        body = self.region([scalar, scalar], combine)
         return self.emit(
             "stablehlo.reduce",
             [x, self.full(scalar, init)],
@@ -215,7 +230,8 @@ class Writer:
 
     def precision(self, precision: Any) -> str:
         """The attribute for the precision of a product: None, a name, or a pair of them."""
-        pair = precision if isinstance(precision, tuple) else (precision, precision)
+        both = (precision, precision)
+        pair = cast("tuple[Any, Any]", precision) if isinstance(precision, tuple) else both
         words = [_PRECISIONS.get(str(getattr(p, "name", p)).lower(), "HIGHEST") for p in pair]
         return f"[{', '.join(f'#stablehlo<precision {w}>' for w in words)}]"
 
@@ -234,7 +250,7 @@ class Writer:
                 result = self.select(same, result, self._less(x, y))
             return [result]
 
-        found = self.emit(
+        return self.emit_all(
             "stablehlo.sort",
             operands,
             [x.aval for x in operands],
@@ -242,7 +258,6 @@ class Writer:
             dimension=dimension,
             is_stable=is_stable,
         )
-        return found if isinstance(found, list) else [found]
 
     def _less(self, x: Value, y: Value) -> Value:
         return self.compare("LT", x, y, _order(x.aval.dtype))
@@ -279,7 +294,7 @@ class Writer:
                 )
         finally:
             self.out_avals = saved
-        return list(found) if isinstance(found, (list, tuple)) else [found]
+        return _listed(found)
 
     def jaxpr(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """Write the equations of `jaxpr` here; its results."""
@@ -316,10 +331,8 @@ class Writer:
             text = _function(symbol, program.jaxpr, "private", self._functions, self._tools,
                              self._expand)  # fmt: skip
             self._functions[key] = (symbol, program.jaxpr, text)
-        found = self.emit(
-            "func.call", operands, program.out_avals, callee=f"@{self._functions[key][0]}"
-        )
-        return found if isinstance(found, list) else [found]
+        callee = f"@{self._functions[key][0]}"
+        return self.emit_all("func.call", operands, program.out_avals, callee=callee)
 
     def while_loop(self, op: Any, operands: Sequence[Value]) -> list[Value]:
         """stablehlo.while of a `While` operation: constants are seen from inside the regions."""
@@ -329,19 +342,18 @@ class Writer:
         avals = [x.aval for x in carry]
         cond = self.region(avals, lambda *xs: self.closed(op.cond_jaxpr, [*cond_consts, *xs]))
         body = self.region(avals, lambda *xs: self.closed(op.body_jaxpr, [*body_consts, *xs]))
-        found = self.emit("stablehlo.while", carry, avals, [cond, body])
-        return found if isinstance(found, list) else [found]
+        return self.emit_all("stablehlo.while", carry, avals, [cond, body])
 
     def case(
         self, index: Value, branches: Sequence[ClosedJaxpr], operands: Sequence[Value]
     ) -> list[Value]:
         """stablehlo.case: the branch of number `index` (int32; out of range: the last)."""
-        blocks = [
-            self.region((), lambda branch=branch: self.closed(branch, operands))
-            for branch in branches
-        ]
-        found = self.emit("stablehlo.case", [index], branches[0].out_avals, blocks)
-        return found if isinstance(found, list) else [found]
+
+        def block(branch: ClosedJaxpr) -> str:
+            return self.region((), lambda: self.closed(branch, operands))
+
+        blocks = [block(branch) for branch in branches]
+        return self.emit_all("stablehlo.case", [index], branches[0].out_avals, blocks)
 
     # Scalar expressions
 
@@ -351,7 +363,7 @@ class Writer:
             name(f"x{k}", dtypes.physical_dtype(x.aval.dtype).name) for k, x in enumerate(operands)
         ]
         out = fun(dtypes.physical_dtype(self.out_avals[0].dtype).name, *args)
-        roots = out if isinstance(out, tuple) else (out,)
+        roots = cast("tuple[Any, ...]", out) if isinstance(out, tuple) else (out,)
         values: dict[Expr, Value] = dict(zip(args, operands, strict=True))
         shape = self.out_avals[0].shape
         for node in walk(*roots):
@@ -366,7 +378,7 @@ class Writer:
         if node.op == "const":
             return self.full(aval, in_range(node.extra, aval.dtype))
         if node.op in COMPARISONS:
-            return self.compare(node.op.upper(), *args)
+            return self.compare(node.op.upper(), args[0], args[1])
         if node.op == "cast":
             return self.convert(args[0], aval.dtype)
         if node.op in ELEMENTWISE:
@@ -390,6 +402,10 @@ _PRECISIONS = {
     "none": "DEFAULT", "default": "DEFAULT", "fastest": "DEFAULT", "bfloat16": "DEFAULT",
     "high": "HIGH", "tensorfloat32": "HIGH",
 }  # fmt: skip
+
+
+def _listed(found: Any) -> list[Value]:
+    return list(cast("Sequence[Value]", found)) if isinstance(found, (list, tuple)) else [found]
 
 
 def _order(dtype: Any) -> str:
@@ -420,7 +436,7 @@ def _function(
     writer.emit("func.return", results, ())
     types = ", ".join(tensor_type(v.aval) for v in jaxpr.outvars)
     head = f"func.func {visibility} @{symbol}({', '.join(map(repr, args))}) -> ({types})"
-    body = "\n".join(_indent(line) for line in writer._lines)
+    body = "\n".join(_indent(line) for line in writer.lines)
     return f"{head} {{\n{body}\n}}"
 
 

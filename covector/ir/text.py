@@ -16,7 +16,7 @@ import ast
 import enum
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -29,9 +29,10 @@ from covector.ir.op import Op
 #: Value classes (named tuples, enums) that parameters may hold, by name: filled on printing's
 #: demand by `register_value_class`.
 value_classes: dict[str, Any] = {}
+_C = TypeVar("_C", bound=type[Any])
 
 
-def register_value_class(cls: Any) -> Any:
+def register_value_class(cls: _C) -> _C:
     """Make a named tuple or an enum readable in parameters (usable as a decorator)."""
     value_classes[cls.__name__] = cls
     return cls
@@ -104,17 +105,22 @@ def _param(value: Any, indent: str) -> str:
     if isinstance(value, enum.Enum):
         return f"{type(value).__name__}.{value.name}"
     if isinstance(value, tuple):
-        fields = getattr(value, "_fields", None)
-        if fields is not None:
-            inside = ", ".join(f"{f}={_param(getattr(value, f), indent)}" for f in fields)
-            return f"{type(value).__name__}({inside})"
-        inside = ", ".join(_param(v, indent) for v in value)
-        return f"({inside}{',' if len(value) == 1 else ''})"
+        return _tuple(cast("tuple[Any, ...]", value), indent)
     if isinstance(value, np.generic):
-        return repr(value.item())
+        return repr(cast("Any", value).item())
     if isinstance(value, type) and issubclass(value, np.generic):
-        return np.dtype(value).name
+        kind: Any = value
+        return np.dtype(kind).name
     return repr(value) if isinstance(value, (str, bool, int, float, complex)) else str(value)
+
+
+def _tuple(value: tuple[Any, ...], indent: str) -> str:
+    fields = getattr(value, "_fields", None)
+    if fields is not None:
+        inside = ", ".join(f"{f}={_param(getattr(value, f), indent)}" for f in fields)
+        return f"{type(value).__name__}({inside})"
+    inside = ", ".join(_param(v, indent) for v in value)
+    return f"({inside}{',' if len(value) == 1 else ''})"
 
 
 ir.printer[0] = print_jaxpr
@@ -184,7 +190,7 @@ class _Reader:
         invars = self.binders(env)
         self.expect(".")
         self.expect("let")
-        eqns = []
+        eqns: list[Equation] = []
         while not self.accept("in ("):
             eqns.append(self.equation(env))
         outvars: list[Atom] = []
@@ -212,7 +218,7 @@ class _Reader:
         if name is None or name.group() not in Op.registry:
             raise self.fail("the name of an operation")
         op = Op.registry[name.group()](**self.params())
-        invars = []
+        invars: list[Atom] = []
         while not re.compile(r"[ ]*(\n|$)").match(self.text, self.at):
             invars.append(self.atom(env, r"[^\s]+"))
         env.update(own)
@@ -291,7 +297,8 @@ def _literal(node: ast.AST) -> Any:
             return value_classes[cls](**{f.arg: _literal(f.value) for f in fields if f.arg})
         case ast.UnaryOp(op=ast.USub(), operand=ast.Name(id="inf")):
             return -np.inf
-    return ast.literal_eval(node)
+        case _:
+            return ast.literal_eval(node)
 
 
 def same_program(a: Jaxpr, b: Jaxpr) -> bool:

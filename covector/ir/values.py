@@ -14,7 +14,7 @@ from covector import dtypes
 from covector.ir.avals import ShapedArray
 
 #: type -> function giving the aval of a value of that type.
-typers: dict[type, Callable[[Any], ShapedArray]] = {}
+typers: dict[Any, Callable[[Any], ShapedArray]] = {}
 
 
 def typeof(x: Any) -> ShapedArray:

@@ -7,27 +7,24 @@ that the results are declared with, a literal is a scalar of its type, nested pr
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from covector import dtypes
+from covector._base.errors import JaxprTypeError
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
 
 
-class InvalidJaxpr(AssertionError):
-    """A Jaxpr breaks a rule: a fault of whoever made it, never of the user's program."""
-
-
 def verify(jaxpr: Jaxpr | ClosedJaxpr) -> None:
-    """Raise InvalidJaxpr, with the program's text, where a rule is broken.
+    """Raise JaxprTypeError, with the program's text, where a rule is broken.
 
     >>> x, y = Var(ShapedArray((), "float32")), Var(ShapedArray((), "float32"))
     >>> verify(Jaxpr([], [x], [x], []))
     >>> verify(Jaxpr([], [x], [y], []))
     Traceback (most recent call last):
-    covector.ir.verify.InvalidJaxpr: a result is never defined...
+    covector.errors.JaxprTypeError: a result is never defined...
     """
     if isinstance(jaxpr, ClosedJaxpr):
         _check(len(jaxpr.consts) == len(jaxpr.jaxpr.constvars), jaxpr.jaxpr,
@@ -48,7 +45,7 @@ def verify(jaxpr: Jaxpr | ClosedJaxpr) -> None:
 
 def _check(holds: bool, jaxpr: Jaxpr, complaint: str) -> None:
     if not holds:
-        raise InvalidJaxpr(f"{complaint}, in\n{jaxpr}")
+        raise JaxprTypeError(f"{complaint}, in\n{jaxpr}")
 
 
 def _define(variables: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, where: str) -> None:
@@ -75,7 +72,7 @@ def _check_types(eqn: Equation, jaxpr: Jaxpr, where: str) -> None:
     try:
         out = eqn.op.result(*given)
     except (TypeError, ValueError) as error:
-        raise InvalidJaxpr(f"{where} refuses its operands: {error}, in\n{jaxpr}") from error
+        raise JaxprTypeError(f"{where} refuses its operands: {error}, in\n{jaxpr}") from error
     wanted = list(out) if eqn.op.multiple_results else [out]
     declared = [v.aval for v in eqn.outvars]
     same = len(wanted) == len(declared) and all(
@@ -93,5 +90,6 @@ def _programs(value: Any) -> list[Jaxpr | ClosedJaxpr]:
     if isinstance(value, (Jaxpr, ClosedJaxpr)):
         return [value]
     if isinstance(value, (tuple, list)):
-        return [program for item in value for program in _programs(item)]
+        items = cast("Sequence[Any]", value)
+        return [program for item in items for program in _programs(item)]
     return []

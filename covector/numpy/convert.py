@@ -196,7 +196,10 @@ def broadcast(who: str, *args: Any) -> tuple[Any, ...]:
         return args
     if config.numpy_rank_promotion != "allow":
         _check_rank_promotion(who, shapes)
-    shape = broadcast_shapes(who, *shapes)
+    try:
+        shape = broadcast_shapes(who, *shapes)
+    except ValueError as error:  # of an elementwise function, a TypeError as the field has it
+        raise TypeError(str(error)) from None
     return tuple([broadcast_to(x, shape) if s else x for x, s in zip(args, shapes, strict=True)])
 
 

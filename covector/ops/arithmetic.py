@@ -46,7 +46,7 @@ def _neg_transpose(self: Any, tools: Any, ct: Any, x: Linear) -> list[Any]:
     return [neg(ct)]
 
 
-neg = unary(
+neg: Any = unary(
     "neg", "iufc", np.negative, lambda t, y, x: neg(t), hlo="negate", transpose=_neg_transpose
 )
 

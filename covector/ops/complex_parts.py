@@ -87,7 +87,7 @@ def _conj_transpose(self: Any, tools: Any, ct: Any, z: Linear) -> list[Any]:
     return [conj(ct)]
 
 
-real = unary(
+real: Any = unary(
     "real",
     "c",
     np.real,
@@ -96,7 +96,7 @@ real = unary(
     out_dtype=real_dtype,
     transpose=_real_transpose,
 )
-imag = unary(
+imag: Any = unary(
     "imag",
     "c",
     np.imag,
@@ -105,6 +105,6 @@ imag = unary(
     out_dtype=real_dtype,
     transpose=_imag_transpose,
 )
-conj = unary(
+conj: Any = unary(
     "conj", "c", np.conjugate, lambda t, y, z: conj(t), hlo="chlo.conj", transpose=_conj_transpose
 )

@@ -70,8 +70,8 @@ logistic = unary(
     hlo="logistic",
 )
 
-sin = unary("sin", "fc", wide(np.sin), lambda t, y, x: scale(t, cos(x)), hlo="sine")
-cos = unary("cos", "fc", wide(np.cos), lambda t, y, x: scale(t, neg(sin(x))), hlo="cosine")
+sin: Any = unary("sin", "fc", wide(np.sin), lambda t, y, x: scale(t, cos(x)), hlo="sine")
+cos: Any = unary("cos", "fc", wide(np.cos), lambda t, y, x: scale(t, neg(sin(x))), hlo="cosine")
 tan = unary(
     "tan",
     "fc",
@@ -145,8 +145,8 @@ atan2 = binary(
     domain=(0.2, 2.0),
 )
 
-sinh = unary("sinh", "fc", wide(np.sinh), lambda t, y, x: scale(t, cosh(x)), hlo="chlo.sinh")
-cosh = unary("cosh", "fc", wide(np.cosh), lambda t, y, x: scale(t, sinh(x)), hlo="chlo.cosh")
+sinh: Any = unary("sinh", "fc", wide(np.sinh), lambda t, y, x: scale(t, cosh(x)), hlo="chlo.sinh")
+cosh: Any = unary("cosh", "fc", wide(np.cosh), lambda t, y, x: scale(t, sinh(x)), hlo="chlo.cosh")
 tanh = unary(
     "tanh", "fc", wide(np.tanh), lambda t, y, x: scale(t, _one_minus_square(y)), hlo="tanh"
 )

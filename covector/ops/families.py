@@ -71,7 +71,7 @@ class Pointwise(Op):
     """
 
     accepts: ClassVar[str] = "biufc"
-    derivatives: ClassVar[tuple[Callable[..., Any] | None, ...]] = ()
+    derivatives: ClassVar[Any] = ()
     #: The scalar op of the kernel, where it is not `name`.
     scalar: ClassVar[str] = ""
     #: The StableHLO (or CHLO) op; if there is none, `element` is translated.

@@ -106,6 +106,10 @@ def _sticky(total: Expr, error: Expr) -> Expr:
     return select(fine & ~plain, bitcast(kept, "float64"), total)
 
 
+def _fma_expr(dtype: str, x: Expr, y: Expr, z: Expr) -> Expr:
+    return expr("fma", dtype, x, y, z)
+
+
 class Fma(Pointwise):
     """x * y + z, rounded once."""
 
@@ -132,8 +136,8 @@ class Fma(Pointwise):
     def stablehlo(self, writer: Any, *operands: Any) -> Any:
         """A product and a sum, which XLA contracts where the machine can."""
         shape = writer.out_avals[0].shape
-        operands = tuple(writer.broadcast_to(v, shape) for v in operands)
-        return writer.scalar(lambda dtype, *args: expr("fma", dtype, *args), operands)
+        whole = [writer.broadcast_to(v, shape) for v in operands]
+        return writer.scalar(_fma_expr, whole)
 
 
 fma = Fma()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -21,12 +22,16 @@ def _rsqrt_numpy(x: Any) -> Any:
     return 1 / np.sqrt(x)
 
 
+def _square_element(self: Any, dtype: str, x: Expr) -> Expr:
+    return x * x
+
+
 square = unary(
     "square",
     "iufc",
     lambda x: x * x,
     lambda t, y, x: scale(t, mul(x, like(x, 2))),
-    element=lambda self, dtype, x: x * x,
+    element=_square_element,
 )
 sqrt = unary(
     "sqrt",
@@ -95,7 +100,7 @@ class IntegerPow(Pointwise):
         """Repeated squaring; a reciprocal at the end if `y` is negative."""
         (x,) = args
         one = const(1, dtype)
-        value = _by_squaring(x, abs(self.y), lambda a, b: a * b, one)
+        value = _by_squaring(x, abs(self.y), operator.mul, one)
         return value if self.y >= 0 else expr("div", dtype, one, value)
 
     @staticmethod

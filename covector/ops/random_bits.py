@@ -56,7 +56,10 @@ def _threefry_expr(k0: Expr, k1: Expr, x0: Expr, x1: Expr) -> tuple[Expr, Expr]:
         left = expr("shift_left", "uint32", x, const(by, "uint32"))
         return left | expr("shift_right_logical", "uint32", x, const(32 - by, "uint32"))
 
-    return _rounds(k0, k1, x0, x1, rotate, lambda n: const(n, "uint32"))
+    def word(n: int) -> Expr:
+        return const(n, "uint32")
+
+    return _rounds(k0, k1, x0, x1, rotate, word)
 
 
 def _words_numpy(keys: Any) -> tuple[Any, Any]:

@@ -54,7 +54,11 @@ class Reduction(Op):
             kind = {"max": "or", "min": "and"}.get(kind, kind)
         if not narrow:
             return ask.fold(kind, extents, element)
-        return cast(ask.fold(kind, extents, lambda k: cast(element(k), "float32")), ask.dtypes[0])
+
+        def widened(k: Sequence[Any]) -> Expr:
+            return cast(element(k), "float32")
+
+        return cast(ask.fold(kind, extents, widened), ask.dtypes[0])
 
     def stablehlo(self, writer: Any, x: Any) -> Any:
         """stablehlo.reduce; narrow floats are accumulated in float32."""
@@ -237,7 +241,11 @@ class Extremum(Reduction):
         extents = [ask.shapes[0][d] for d in self.axes]
         part = "float32" if ask.dtypes[0] == "complex64" else "float64"
         worst = const(float("-inf" if self.kind == "max" else "inf"), part)
-        first = ask.fold(self.kind, extents, lambda k: expr("real", part, element(k)))
+
+        def real(k: Sequence[Any]) -> Expr:
+            return expr("real", part, element(k))
+
+        first = ask.fold(self.kind, extents, real)
 
         def imaginary(k: Sequence[Any]) -> Expr:
             z = element(k)

@@ -56,7 +56,7 @@ class Sort(Op):
         keys: list[np.ndarray] = []
         for x in arrays[: self.num_keys]:
             if x.dtype.kind == "c":
-                keys += [x.real, x.imag]
+                keys += [np.real(x), np.imag(x)]
             else:
                 keys.append(x.astype(np.float32) if _check.is_narrow(x.dtype) else x)
         order = np.lexsort(keys[::-1], self.dimension)

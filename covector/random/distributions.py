@@ -262,7 +262,8 @@ def double_sided_maxwell(
 ) -> Any:
     """Maxwell numbers of random sign, times `scale`, plus `loc`.
 
-    The result has the shape `shape` followed by the one that `loc` and `scale` broadcast to.
+    The result has the shape `shape` (that of the parameters, if it is empty) followed by the one
+    that `loc` and `scale` broadcast to.
 
     >>> from covector import random
     >>> random.double_sided_maxwell(random.key(0), 0.0, 1.0, (3,)).shape
@@ -272,7 +273,7 @@ def double_sided_maxwell(
     wanted = float_dtype(dtype, "double_sided_maxwell")
     loc, scale = parameters("double_sided_maxwell", wanted, loc, scale)
     inner = joint_shape("double_sided_maxwell", None, loc, scale)
-    shape = (*shape_of(shape, "double_sided_maxwell"), *inner)
+    shape = (*(shape_of(shape, "double_sided_maxwell") or inner), *inner)
     for_size, for_sign = split(keys)
     size = maxwell(for_size, shape, wanted)
     sign = cnp.where(coin(for_sign, shape), scalar(1, wanted), scalar(-1, wanted))

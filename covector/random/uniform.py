@@ -91,7 +91,7 @@ def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
 
 def unit_interval(keys: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """Random significands with the exponent of 1, less 1."""
-    width, fraction = 8 * dtype.itemsize, int(dtypes.finfo(dtype).nmant)
+    width, fraction = dtypes.itemsize_bits(dtype), int(dtypes.finfo(dtype).nmant)
     if width not in (8, 16, 32, 64):
         raise TypeError(f"uniform: only floats of 8, 16, 32 or 64 bits are there; got {dtype}")
     drawn = draw(keys, 8 if fraction < 8 else width, shape)

@@ -20,7 +20,7 @@ class StagedTracer(Tracer):
 
     __slots__ = ("source", "variable")
 
-    _trace: StageTrace
+    _trace: StageTrace  # pyright: ignore[reportIncompatibleVariableOverride]
 
     def __init__(self, trace: StageTrace, var: Var, source: Any = None) -> None:
         self._trace, self.variable, self.aval, self.source = trace, var, var.aval, source
@@ -67,7 +67,7 @@ class StageTrace(Trace):
 
     def atom(self, x: Any) -> Atom:
         """`x` as an operand: its variable, a literal, or the variable of a captured constant."""
-        if isinstance(x, StagedTracer) and x._trace is self:
+        if isinstance(x, StagedTracer) and x._trace is self:  # pyright: ignore[reportPrivateUsage]
             return x.variable
         if isinstance(x, Tracer):
             check_alive(x)
@@ -75,6 +75,9 @@ class StageTrace(Trace):
             aval = typeof(x)
             if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)):
                 return Literal(as_numpy(x, aval)[()], aval)
+        return self._constant(x)
+
+    def _constant(self, x: Any) -> Var:
         var = self._const_vars.get(id(x))
         if var is None:
             var = self._const_vars[id(x)] = Var(typeof(x))
@@ -101,9 +104,7 @@ class StageTrace(Trace):
         used = {v for e in eqns for v in e.invars if isinstance(v, Var)}
         used.update(v for v in outvars if isinstance(v, Var))
         pairs = [
-            (v, c)
-            for v, c in zip(self._const_vars.values(), self.consts, strict=True)
-            if v in used
+            (v, c) for v, c in zip(self._const_vars.values(), self.consts, strict=True) if v in used
         ]
         jaxpr = Jaxpr([v for v, _ in pairs], self.invars, outvars, eqns, name)
         return ClosedJaxpr(jaxpr, [c for _, c in pairs])

@@ -155,7 +155,7 @@ typers[Tracer] = _aval
 
 def check_alive(tracer: Tracer) -> None:
     """Raise UnexpectedTracerError if the trace of `tracer` has ended."""
-    if not tracer._trace.alive:
+    if not tracer._trace.alive:  # pyright: ignore[reportPrivateUsage]
         raise errors.UnexpectedTracerError(leak_message(tracer))
 
 
@@ -163,13 +163,13 @@ def leak_message(tracer: Tracer) -> str:
     """What a leaked tracer is, and what to do."""
     frame = user_frame()
     where = f" at {frame}" if frame else ""
+    trace = tracer._trace  # pyright: ignore[reportPrivateUsage]
     return (
         f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} was used"
-        f"{where} after the {tracer._trace.what or 'transformation'} that made it had ended. "
+        f"{where} after the {trace.what or 'transformation'} that made it had ended. "
         f"{tracer.origin_message()} "
         "A traced function must return its results; it must not leave them in a global, an "
-        "attribute of an outer object or a closure (a side effect). Return the value, or run "
-        "with checking_leaks() to find the place."
+        "attribute of an outer object or a closure (a side effect). Return the value."
     )
 
 

@@ -27,7 +27,7 @@ CASES: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
     ("float index", TypeError, "integer or boolean", lambda: np.ones(3)[1.0]),
     ("string index", TypeError, "string", lambda: np.ones(3)["a"]),
     ("list index", TypeError, "non-tuple sequence", lambda: np.ones(3)[[0, 1]]),
-    ("contraction", TypeError, r"\(2, 3\)", lambda: np.ones((2, 3)) @ np.ones((2, 3))),
+    ("contraction", TypeError, r"f32\[2,3\]", lambda: np.ones((2, 3)) @ np.ones((2, 3))),
     ("not callable", TypeError, "3", lambda: cv.jit(3)),
     ("not callable", TypeError, "3", lambda: cv.grad(3)(1.0)),
     ("argnums too large", TypeError, "argnums=1", lambda: cv.grad(lambda x: x, argnums=1)(1.0)),
@@ -65,7 +65,7 @@ CASES: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
      lambda: cv.config.update("enable_x64", "maybe")),
     ("ragged", ValueError, "array", lambda: np.array([[1, 2], [3]])),
     ("too large an integer", OverflowError, "300", lambda: np.array(300, "int8")),
-    ("negative size", ValueError, "negative", lambda: np.zeros(-1)),
+    ("negative size", TypeError, "negative", lambda: np.zeros(-1)),
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from covector.compiler.passes.expand import expand
 from covector.compiler.passes.fold_constants import fold_constants
 from covector.compiler.passes.simplify import simplify
 from covector.compiler.passes.sink_views import sink_views
+from covector.compiler.passes.split_reductions import split_reductions
 from covector.compiler.pipeline import PASSES, prepare
 from covector.ir.avals import ShapedArray
 from covector.ir.interpret import evaluate
@@ -39,7 +40,7 @@ def check(before, after):
     after = after if isinstance(after, ClosedJaxpr) else ClosedJaxpr(after, before.consts)
     got = evaluate(after.jaxpr, after.consts, args)
     for x, y in zip(wanted, got, strict=True):
-        np.testing.assert_allclose(x, y, rtol=1e-5)
+        np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4)
     return lines(after)
 
 
@@ -188,3 +189,21 @@ def test_prepare_lifts_constants_of_nested_programs():
     assert len(prepared.consts) == 1
     assert eqn.op.params["body_nconsts"] == 1
     assert not eqn.op.params["body_jaxpr"].consts
+
+
+@pytest.mark.parametrize(
+    ("given", "axes", "first"),
+    [((64, 128, 128), (0, 1, 2), 64), ((1 << 19,), (0,), 64), ((700, 4000), (0, 1), 50)],
+)
+def test_long_reductions_in_two_stages(given, axes, first):
+    closed = staged(lambda x: [reduce.ReduceSum(axes)(x)], given)
+    after = split_reductions(closed.jaxpr)
+    check(closed, after)
+    assert [e.op.name for e in after.eqns] == ["reshape", "reduce_sum", "reduce_sum"]
+    assert first in after.eqns[1].outvars[0].aval.shape
+
+
+def test_short_reductions_stay():
+    for given, axes in (((100, 100), (0, 1)), ((1000, 1000), (1,)), ((1048583,), (0,))):
+        closed = staged(lambda x, axes=axes: [reduce.ReduceMax(axes)(x)], given)
+        assert len(split_reductions(closed.jaxpr).eqns) == 1

@@ -8,9 +8,10 @@ import pytest
 from covector import ops
 from covector._base.config import config
 from covector.compiler import pipeline
+from covector._base.errors import JaxprTypeError
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
-from covector.ir.verify import InvalidJaxpr, verify
+from covector.ir.verify import verify
 from covector.ops.call import Jit
 
 sin, add = ops.pointwise.sin, ops.pointwise.add
@@ -58,11 +59,11 @@ def test_what_breaks_a_rule_is_refused() -> None:
         ),
     }
     for complaint, broken in cases.items():
-        with pytest.raises(InvalidJaxpr) as error:
+        with pytest.raises(JaxprTypeError) as error:
             verify(broken)
         assert str(error.value).startswith(complaint), complaint
         assert "{ lambda ; " in str(error.value)
-    with pytest.raises(InvalidJaxpr, match="constants and their variables are not equally many"):
+    with pytest.raises(JaxprTypeError, match="constants and their variables are not equally many"):
         verify(ClosedJaxpr(program(invars=[x], outvars=[x]), [1.0]))
 
 
@@ -74,5 +75,5 @@ def test_the_compiler_names_the_pass_at_fault(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pipeline, "PASSES", (*pipeline.PASSES, bad))
     x, y = Var(F3), Var(F3)
     closed = ClosedJaxpr(program(Equation(sin, [x], [y]), invars=[x], outvars=[y]))
-    with config.scoped(enable_checks=True), pytest.raises(InvalidJaxpr, match="^after lose: "):
+    with config.scoped(enable_checks=True), pytest.raises(JaxprTypeError, match="^after lose: "):
         pipeline.prepare(closed)

@@ -26,11 +26,12 @@ class Target:
 
     `vector_bytes`: width of a vector register.  `tail`: 'masked' (the last, partial vector of a
     loop is done under a mask) or 'epilogue' (an overlapping vector where that is harmless, else
-    scalars).  `f16c`: half <-> float conversion in hardware.
+    scalars).  `f16c`: half <-> float conversion in hardware.  `pooled`: arithmetic reads constant
+    vectors from memory (few registers, operands in memory, no broadcast within an instruction).
     """
 
     __slots__ = (
-        "cpu", "f16c", "features", "fingerprint", "tail", "triple", "vector_bytes",
+        "cpu", "f16c", "features", "fingerprint", "pooled", "tail", "triple", "vector_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +50,7 @@ class Target:
         # Masks are cheap where the machine has mask registers; elsewhere LLVM branches per lane.
         self.tail = tail or ("masked" if "avx512vl" in has and "avx512bw" in has else "epilogue")
         self.f16c = arm or "f16c" in has
+        self.pooled = "avx" in has and "avx512f" not in has
         self.fingerprint = "\n".join(
             [llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), triple, cpu,
              features, str(self.vector_bytes), self.tail, generator(), str(ABI)]

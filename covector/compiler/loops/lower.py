@@ -33,7 +33,7 @@ class MustBuffer(Refusal):
 
 @final
 class Split(Refusal):
-    """(axis, at): the domain must be cut there."""
+    """(axis, at, value): the domain must be cut there, to say what `value` is."""
 
 
 @final
@@ -554,10 +554,10 @@ class Asking:
             axis, c = own[0]
             rest = edge - (i - affine(axis) * c)
             if c == 1:
-                return Split(axis, rest)
+                return Split(axis, rest, self.node.outs[0])
             if not rest.terms:  # i < edge: below ceil(rest / c), or above floor(rest / c)
                 at = -(-rest.const // c) if c > 0 else rest.const // c + 1
-                return Split(axis, Affine(at))
+                return Split(axis, Affine(at), self.node.outs[0])
         return MustBuffer(self.node.outs[0])
 
     def divmod(self, i: Any, n: Any) -> tuple[Affine, Affine]:

@@ -20,6 +20,7 @@ from covector.compiler.loops.lower import (
     Domain,
     Factor,
     Lowering,
+    MustBuffer,
     Split,
     domain_of,
 )
@@ -30,6 +31,8 @@ from covector.compiler.loops.schedule import Scheduler
 from covector.compiler.loops.transform import all_statements
 from covector.ir.index import ZERO, Affine, Quotient, affine
 
+#: Parts of one kernel (each is code of its own) before what causes them gets memory instead.
+CUTS = 10
 #: Cuts and factorings of one kernel before the planner gives up.
 ATTEMPTS = 200
 
@@ -67,6 +70,7 @@ def lower_group(
     work = [domain_of(first.shape)]
     body: list[Statement] = []
     factors: dict[str, int] = {}
+    cuts = 0
     flat: dict[Value, None] = {}
     group.inlined = {}
     for _ in range(ATTEMPTS):
@@ -81,7 +85,11 @@ def lower_group(
             absorb = flattenable(nest, _shapes(nest))
             _factor_rest(nest, absorb, low)
         except Split as s:
-            work[:0] = domain.cut(*s.args)
+            axis, at, value = s.args
+            cuts += 1
+            if cuts > CUTS and value not in group.roots:
+                raise MustBuffer(value) from None
+            work[:0] = domain.cut(axis, at)
             continue
         except Factor as f:
             axis, n = f.args

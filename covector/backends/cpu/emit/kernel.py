@@ -85,7 +85,7 @@ def _function(
     for pointer in heap:
         b.effect("effect", PTR, (pointer,), "free")
     b.scopes[-1].block.end = ("ret",)
-    text, needs = function_body(b.blocks)
+    text, needs = function_body(b.blocks, nest.target.pooled)
     declared |= needs
     return f"{head} {{\n{text}\n}}\n"
 

@@ -8,19 +8,49 @@ from typing import Final
 from covector.backends.cpu.emit.ssa import Block, Value
 
 
-def function_body(blocks: Iterable[Block]) -> tuple[str, set[str]]:
-    """(the text between the braces, the declarations it needs)."""
+def function_body(blocks: Iterable[Block], pooled: bool = False) -> tuple[str, set[str]]:
+    """(the text between the braces, the declarations it needs).
+
+    `pooled`: constant vectors that arithmetic reads stand in memory as they are, where an
+    instruction can take them from; else LLVM spends an instruction and a register on each.
+    """
     lines: list[str] = []
     declared: set[str] = set()
     for block in blocks:
         lines.append(f"{block.name}:")
         lines += [f"  {v.ref} = phi {v.type.text} {_incoming(v)}" for v in block.phis]
         for v in block.lines:
+            if pooled and v.type.lanes > 1 and v.args[-1:] and _takes_memory(v):
+                v = _pooled(v, lines, declared)
             lines.append(_PRINT[v.op](v))
             if v.op in _CALLS:
                 declared.add(_declaration(v))
         lines.append(_END[block.end[0]](*block.end[1:]))
     return "\n".join(lines), declared
+
+
+_FLOAT_ARITHMETIC: Final = ("fadd contract", "fsub contract", "fmul contract", "fadd", "fsub")
+
+
+def _takes_memory(v: Value) -> bool:
+    """Whether the last operand of an instruction is one number in every lane, and may be read."""
+    last = v.args[-1]
+    if last.op != "const" or isinstance(last.extra, tuple):
+        return False
+    if v.op == "bin":
+        return v.extra in _FLOAT_ARITHMETIC
+    return v.op == "call" and v.extra.startswith("llvm.fma.")
+
+
+def _pooled(v: Value, lines: list[str], declared: set[str]) -> Value:
+    last = v.args[-1]
+    bytes_ = last.type.bits * last.type.lanes // 8
+    bits = last.ref.split()[-1].rstrip(")")
+    name = f"@constant.{last.type.suffix}.{bits}"
+    declared.add(f"{name} = private unnamed_addr constant {last.type.text} {last.ref}, align {bytes_}")
+    read = Value("load", last.type, (), None, last.level, f"{v.ref}.c")
+    lines.append(f"  {read.ref} = load {last.type.text}, ptr {name}, align {bytes_}")
+    return Value(v.op, v.type, (*v.args[:-1], read), v.extra, v.level, v.ref)
 
 
 def _incoming(v: Value) -> str:
