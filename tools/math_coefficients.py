@@ -50,6 +50,14 @@ def parts(x: Any, dtype: str, count: int, bits: int = 0) -> tuple[Any, ...]:
     return tuple(found)
 
 
+def polynomial(coefficients: list[Any], x: Any) -> Any:
+    """Its value; the coefficients are lowest order first."""
+    total = mpf(0)
+    for c in reversed(coefficients):
+        total = total * x + c
+    return total
+
+
 class Grid:
     """Sample points of a weighted approximation problem, with the values that never change."""
 
@@ -66,7 +74,7 @@ class Grid:
     def remez(self, powers: list[int], fixed: list[Any]) -> tuple[list[Any], Any]:
         """Coefficients of x**p for p in `powers`, given those fixed in `fixed`; and the error."""
         n, size = len(powers), len(self.x)
-        left = [f - mpmath.polyval(fixed[::-1], x) for x, f in zip(self.x, self.f, strict=True)]
+        left = [f - polynomial(fixed, x) for x, f in zip(self.x, self.f, strict=True)]
         basis = [[x**p for p in powers] for x in self.x]
         if n == 0:
             return [], max(abs(e * w) for e, w in zip(left, self.weight, strict=True))
@@ -192,7 +200,7 @@ def fit(
     done, known = [mpf(c) for c in fixed], len(fixed)
 
     def rest(x: Any) -> Any:
-        return (f(x) - mpmath.polyval(done[::-1], x)) / x**known
+        return (f(x) - polynomial(done, x)) / x**known
 
     grid = Grid(rest if known else f, lambda x: weight(x) * x**known, *interval, 24 * terms + known)
     ideal, error = grid.remez(list(range(terms - known)), [])
@@ -460,54 +468,6 @@ def log_of_ratio(dtype: str) -> Any:
 def cbrt(dtype: str) -> Any:
     """A start for the cube root of 1 <= m < 2: to 10 or 20 bits."""
     return fit(mpmath.cbrt, (1, 2), pick(dtype, 3, 6), dtype)
-
-
-def _erf_inv_of_log(w: Any) -> Any:
-    """erf_inv(x) / x, where x = sqrt(1 - e**-w)."""
-    if w < mpf(10) ** -30:
-        return mpmath.sqrt(mp.pi) / 2
-    with mp.workdps(45):
-        x = mpmath.sqrt(-mpmath.expm1(-w))
-        if w < 1:
-            return mpmath.findroot(lambda y: mpmath.erf(y) - x, x * 0.9) / x
-        return _erfc_inv(mpmath.exp(-w) / (1 + x)) / x
-
-
-def _erfc_inv(c: Any) -> Any:
-    """y with erfc y = c, for a small c: Newton on the logarithm."""
-    y = mpmath.sqrt(-mpmath.log(c)) * 0.8
-    for _ in range(100):
-        f = mpmath.erfc(y)
-        step = mpmath.log(f / c) * f / (-2 / mpmath.sqrt(mp.pi) * mpmath.exp(-y * y))
-        y -= step
-        if abs(step) < abs(y) * mpf(10) ** -40:
-            break
-    return y
-
-
-@entry
-def erf_inv(dtype: str) -> Any:
-    """erf_inv(x) / x as a function of -log(1 - x**2) - 2.5, up to 4.9."""
-    terms = pick(dtype, 10, 23)
-    return fit(lambda t: _erf_inv_of_log(t + 2.5), (mpf(-2.5), mpf("2.4")), terms, dtype)
-
-
-@entry
-def erf_inv_tail(dtype: str) -> Any:
-    """With s = sqrt(-log(1 - x)) >= 2.34, float32: erf_inv(x) as a function of s - 3.25;
-    float64: erf_inv(x) / (1 + s) as a function of 10 / (1 + s) - 2.
-    """
-    if dtype == "float32":
-        interval = (mpf("2.34") - 3.25, mpmath.sqrt(mpf("16.7")) - 3.25)
-        return fit(lambda t: _erfc_inv(mpmath.exp(-((t + 3.25) ** 2))), interval, 9, dtype)
-
-    def f(t: Any) -> Any:
-        with mp.workdps(45):
-            s = 10 / (t + 2) - 1
-            return _erfc_inv(mpmath.exp(-s * s)) / (1 + s)
-
-    interval = (10 / (1 + mpmath.sqrt(mpf("36.8"))) - 2, 10 / mpf("3.34") - 2)
-    return fit(f, interval, 17, dtype)
 
 
 @entry

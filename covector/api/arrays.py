@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covector import tree
+from covector import dtypes, tree
 from covector.ir.values import as_numpy, typeof
 from covector.runtime.array import Array, default_sharding, like, memory
 from covector.runtime.interchange import from_numpy
@@ -37,13 +37,19 @@ def block_until_ready(x: Any) -> Any:
 
 
 def device_get(x: Any) -> Any:
-    """The tree `x` with every array as a NumPy array of its own.
+    """The tree `x` with every array as a NumPy array of its own; random keys stay as they are.
 
     >>> import covector as cv
     >>> cv.device_get({"a": cv.numpy.arange(3)})
     {'a': array([0, 1, 2], dtype=int32)}
     """
-    return tree.map(lambda leaf: np.array(leaf) if isinstance(leaf, Array) else leaf, x)
+    return tree.map(_get, x)
+
+
+def _get(leaf: Any) -> Any:
+    if not isinstance(leaf, Array) or isinstance(leaf.dtype, dtypes.ExtendedDType):
+        return leaf
+    return np.array(leaf)
 
 
 def device_put(

@@ -155,6 +155,10 @@ class JitFunction:
     of: the first call with arguments of new types, calls while a function is traced.
     """
 
+    # Given by `callable_class`: the records of its entry point.
+    add_record: Callable[[Any, Record], None]
+    clear_records: Callable[[], None]
+
     def __init__(
         self, fun: Callable[..., Any], static: Static, donated: Static, inline: bool
     ) -> None:

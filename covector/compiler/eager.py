@@ -17,9 +17,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 from covector.compiler.loops.address import linear
+from covector.compiler.loops.domain import Refusal, domain_of
 from covector.compiler.loops.graph import Graph, Node, Value, element_type
 from covector.compiler.loops.lanes import choose_lanes
-from covector.compiler.loops.lower import Lowering, Refusal, domain_of
+from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push

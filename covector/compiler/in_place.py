@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from covector.compiler.loops.address import Accesses
+from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.graph import Value
-from covector.compiler.loops.lower import walk_deep
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store, Update
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
 

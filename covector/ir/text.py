@@ -108,10 +108,13 @@ def _param(value: Any, indent: str) -> str:
         return _tuple(cast("tuple[Any, ...]", value), indent)
     if isinstance(value, np.generic):
         return repr(cast("Any", value).item())
-    if isinstance(value, type) and issubclass(value, np.generic):
-        kind: Any = value
-        return np.dtype(kind).name
+    if _is_scalar_type(value):
+        return np.dtype(value).name
     return repr(value) if isinstance(value, (str, bool, int, float, complex)) else str(value)
+
+
+def _is_scalar_type(value: Any) -> bool:
+    return isinstance(value, type) and issubclass(value, np.generic)
 
 
 def _tuple(value: tuple[Any, ...], indent: str) -> str:

@@ -300,6 +300,9 @@ def full(
 
 
 def _filled(shape: tuple[int, ...], value: Any, dtype: Any, weak: bool = False) -> Any:
+    if isinstance(dtype, dtypes.KeyType) and typeof(value).dtype != dtype:
+        words = _filled((*shape, dtype.words), value, np.dtype(np.uint32))
+        return ops.random_bits.random_wrap(words, dtype.impl)
     if isinstance(value, SCALARS):
         value = value if weak and typeof(value).dtype == dtype else _scalar(value, dtype)
     if typeof(value).dtype != dtype or typeof(value).weak_type != weak:

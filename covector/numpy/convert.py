@@ -101,13 +101,23 @@ def promote(*args: Any) -> tuple[Any, ...]:
             break
     else:
         return args
-    dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    dtype, weak = _common_dtype(args)
     return tuple([cast(x, dtype, weak) for x in args])
+
+
+def _common_dtype(args: Sequence[Any]) -> tuple[Any, bool]:
+    given = [typeof(x).dtype for x in args]
+    if any(isinstance(d, dtypes.ExtendedDType) for d in given):
+        raise TypeError(
+            f"the operation does not accept dtypes {', '.join(map(str, given))}: random keys are "
+            "not numbers"
+        )
+    return dtypes.result_type(*args, return_weak_type_flag=True)
 
 
 def promote_inexact(*args: Any) -> tuple[Any, ...]:
     """`args` brought to their common dtype, integers and booleans to a float."""
-    dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    dtype, weak = _common_dtype(args)
     dtype = dtypes.to_inexact_dtype(dtype)
     return tuple([cast(x, dtype, weak) for x in args])
 

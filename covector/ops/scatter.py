@@ -167,7 +167,7 @@ class ScatterOp(Op):
         return ops.gather.gather(
             x,
             indices,
-            GatherDimensionNumbers(*numbers),
+            GatherDimensionNumbers(*[tuple(dims) for dims in numbers]),
             sizes,
             self.mode,
             0 if self.mode is FILL else None,

@@ -269,12 +269,7 @@ class Array:
     def __array__(
         self, dtype: Any = None, context: None = None, copy: bool | None = None
     ) -> np.ndarray:
-        view = host(self)
-        if isinstance(self.aval.dtype, dtypes.ExtendedDType):
-            raise TypeError(
-                f"an array of dtype {self.aval.dtype} has no NumPy form; "
-                f"random.key_data(keys) gives the integers underneath"
-            )
+        view = _numbers(self)
         if copy is None and dtype is None:
             return view
         # A copy has to be writable; `astype` gives a fresh one.
@@ -298,11 +293,11 @@ class Array:
         Raises ValueError if there is no index and not exactly one element, IndexError for an
         index out of bounds.
         """
-        return plain(host(self)).item(*args)
+        return plain(_numbers(self)).item(*args)
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python scalars."""
-        return plain(host(self)).tolist()
+        return plain(_numbers(self)).tolist()
 
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes of the elements."""
@@ -368,6 +363,8 @@ class Array:
         return str(host(self))
 
     def __format__(self, spec: str) -> str:
+        if isinstance(self.aval.dtype, dtypes.ExtendedDType):
+            return format(representation(self), spec)
         view = host(self)
         return format(view[()], spec) if view.ndim == 0 else format(view, spec)
 
@@ -516,6 +513,16 @@ def plain(view: np.ndarray) -> np.ndarray:
     return view.astype(_PLAIN[dtypes.kind_of(dtype)]) if dtype.isbuiltin == 2 else view
 
 
+def _numbers(x: Array) -> np.ndarray:
+    """`host(x)`, if its elements are numbers."""
+    if isinstance(x.aval.dtype, dtypes.ExtendedDType):
+        raise TypeError(
+            f"an array of dtype {x.aval.dtype} has no NumPy form; "
+            f"random.key_data(keys) gives the integers underneath"
+        )
+    return host(x)
+
+
 def _scalar(x: Array) -> Any:
     aval = x.aval
     if aval.ndim:
@@ -555,7 +562,8 @@ def representation(x: Array) -> str:
     """As JAX prints: `Array([1., 2.], dtype=float32)`."""
     aval, view = x.aval, host(x)
     if isinstance(aval.dtype, dtypes.ExtendedDType):
-        return f"Array({aval.shape}, dtype={aval.dtype}) overlaying:\n{view}"
+        words = view[..., None].view(np.uint32)
+        return f"Array({aval.shape}, dtype={aval.dtype}) overlaying:\n{words}"
     name = type(x).__name__
     notes = f"dtype={aval.dtype}" + (", weak_type=True)" if aval.weak_type else ")")
     if aval.size == 0:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,17 +20,16 @@ class StagedTracer(Tracer):
 
     __slots__ = ("source", "variable")
 
-    _trace: StageTrace  # pyright: ignore[reportIncompatibleVariableOverride]
-
     def __init__(self, trace: StageTrace, var: Var, source: Any = None) -> None:
         self._trace, self.variable, self.aval, self.source = trace, var, var.aval, source
 
     def origin_message(self) -> str:
         """The user's line that made it, and the arguments that it depends on."""
-        labels = self._trace.labels
+        trace = cast("StageTrace", self._trace)
+        labels = trace.labels
         if self.variable in labels:
             return f"It is {labels[self.variable]}."
-        names = [labels[v] for v in self._trace.ancestors(self.variable) if labels.get(v)]
+        names = [labels[v] for v in trace.ancestors(self.variable) if labels.get(v)]
         computed = f" from {', '.join(names)}" if names else ""
         return f"It was computed at {self.source}{computed}."
 

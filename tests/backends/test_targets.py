@@ -146,8 +146,11 @@ def test_width_and_tail_follow_the_machine():
         "apple": (16, "epilogue"),
         "windows": (32, "epilogue"),
     }
-    text, _ = emit(KERNELS["math"], TARGETS["avx512"])
+    text, declared = emit(KERNELS["math"], TARGETS["avx512"])
     assert "llvm.masked.load" in text
+    assert "zmm" in assembly(module_text(TARGETS["avx512"], [text], declared), TARGETS["avx512"])
+    assert not any(d.startswith("@constant") for d in declared)
+    assert any(d.startswith("@constant") for d in emit(KERNELS["math"], TARGETS["avx2"])[1])
     assert "llvm.masked.load" not in emit(KERNELS["math"], TARGETS["avx2"])[0]
     assert lanes_of(KERNELS["sum"], TARGETS["avx512"]) == 16
     assert lanes_of(KERNELS["max"], TARGETS["avx2"]) == 4

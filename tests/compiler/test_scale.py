@@ -11,7 +11,7 @@ from fuzzing import random_program
 from programs import softmax
 from toys import Build, Matmul
 
-from covector.compiler.loops import lower, partition
+from covector.compiler.loops import ask, partition
 from covector.compiler.plan import plan
 
 
@@ -19,7 +19,7 @@ from covector.compiler.plan import plan
 def work(monkeypatch):
     """Counts of kernel rules asked and of kernels lowered."""
     counts = {"rules": 0, "kernels": 0}
-    begin, lower_group = lower.Asking.begin, partition.lower_group
+    begin, lower_group = ask.Asking.begin, partition.lower_group
 
     def counted_begin(self, node, index):
         counts["rules"] += 1
@@ -29,7 +29,7 @@ def work(monkeypatch):
         counts["kernels"] += 1
         return lower_group(*args, **kwargs)
 
-    monkeypatch.setattr(lower.Asking, "begin", counted_begin)
+    monkeypatch.setattr(ask.Asking, "begin", counted_begin)
     monkeypatch.setattr(partition, "lower_group", counted_lower)
     return counts
 

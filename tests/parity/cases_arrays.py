@@ -1,7 +1,7 @@
-"""Making arrays, and questions about dtypes.  Expressions for `test_expressions`, by theme; one a line.
+"""Making arrays, and questions about dtypes.
 
-Arrays: x (2×3), v (3), t (2×3×4) of floats, f with NaN and infinities, i8, u8, b (bool), h (half
-precision), z (complex)."""
+Expressions for `test_expressions` by theme, one a line, over its arrays.
+"""
 
 CASES = {
     "array and asarray": r"""
@@ -220,7 +220,7 @@ m.dtype(m.float32) == np.dtype('f'), np.zeros(2, m.float32).dtype, m.finfo(m.bfl
 m.iinfo(m.int8).max
 m.zeros(2, m.int8), m.zeros(2, 'int16'), x.astype(m.float16), m.float32.dtype
 hash(m.float32) == hash(np.float32)
-isinstance(m.ones(2), m.ndarray), m.pi, m.e, m.newaxis, m.array([1, 2], m.uint4).sum()
+isinstance(m.ones(2), m.ndarray), m.pi, m.e, m.newaxis
 m.astype(v, int), m.astype(z, 'float32'), m.astype(v, 'complex64')
 m.iterable(v), m.iterable(3)
 m.frombuffer(b'abcd', dtype='uint8'), m.fromstring('1 2', dtype=int, sep=' ')

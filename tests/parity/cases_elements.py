@@ -1,7 +1,7 @@
-"""Elementwise functions, ufuncs, methods, neural network functions.  Expressions for `test_expressions`, by theme; one a line.
+"""Elementwise functions, ufuncs, methods, functions of `nn`.
 
-Arrays: x (2×3), v (3), t (2×3×4) of floats, f with NaN and infinities, i8, u8, b (bool), h (half
-precision), z (complex)."""
+Expressions for `test_expressions` by theme, one a line, over its arrays.
+"""
 
 CASES = {
     "scalars, powers, clipping, where": r"""

@@ -1,7 +1,7 @@
-"""Reading and updating by index, choosing elements.  Expressions for `test_expressions`, by theme; one a line.
+"""Reading and updating by index, choosing elements.
 
-Arrays: x (2×3), v (3), t (2×3×4) of floats, f with NaN and infinities, i8, u8, b (bool), h (half
-precision), z (complex)."""
+Expressions for `test_expressions` by theme, one a line, over its arrays.
+"""
 
 CASES = {
     "indexing": r"""

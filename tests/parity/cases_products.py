@@ -1,7 +1,7 @@
-"""Products, norms, differences, polynomials.  Expressions for `test_expressions`, by theme; one a line.
+"""Products, norms, differences, polynomials.
 
-Arrays: x (2×3), v (3), t (2×3×4) of floats, f with NaN and infinities, i8, u8, b (bool), h (half
-precision), z (complex)."""
+Expressions for `test_expressions` by theme, one a line, over its arrays.
+"""
 
 CASES = {
     "products": r"""

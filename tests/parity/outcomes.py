@@ -97,3 +97,8 @@ def differences(expressions, ours, theirs):
 def lines(text):
     """The expressions in a block of text, one a line."""
     return [line.strip() for line in text.strip().splitlines() if line.strip()]
+
+
+def words(text):
+    """The names in a block of text."""
+    return text.split()

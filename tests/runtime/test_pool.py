@@ -30,6 +30,7 @@ def test_size_classes(n):
 def test_blocks_come_back_and_are_used_again():
     gc.collect()
     pool.trim()
+    gc.collect()
     before = pool.stats().in_use
     x = floats(1000)
     address = x.unsafe_buffer_pointer()
@@ -42,6 +43,7 @@ def test_blocks_come_back_and_are_used_again():
 
 
 def test_a_view_keeps_the_memory_when_the_array_is_gone():
+    gc.collect()
     before = pool.stats().in_use
     view = np.asarray(floats(1000))
     other = [floats(1000) for _ in range(3)]
@@ -54,6 +56,7 @@ def test_a_view_keeps_the_memory_when_the_array_is_gone():
 def test_delete_waits_for_views():
     x = floats(1000)
     view = np.asarray(x)
+    gc.collect()
     before = pool.stats().in_use
     x.delete()
     assert pool.stats().in_use == before

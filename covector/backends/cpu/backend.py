@@ -13,7 +13,7 @@ from covector.backends.cpu.eager import compile_eager
 from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.target import host
 from covector.compiler import pipeline
-from covector.compiler.program import Copy, KernelCall, LibraryCall, Program
+from covector.compiler.program import Program
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
 from covector.ir.op import Op
@@ -76,9 +76,6 @@ def _from_disk(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[An
 def _compile(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[Any]]:
     start = time.perf_counter()
     program, consts = pipeline.compile_program(closed)
-    for step in program.steps:
-        if not isinstance(step, KernelCall | LibraryCall | Copy):
-            raise NotImplementedError(f"no machine code yet for a {type(step).__name__}")
     compiled = executable.compile_program(program)
     log.debug(1, "compile %s: kernels: %d, %.1f ms", program.name, len(program.kernels),
               (time.perf_counter() - start) * 1e3)  # fmt: skip

@@ -5,20 +5,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, final
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, final
 
 from covector.backends.cpu import library
+from covector.backends.cpu.emit.kernel import emit_inline, inlines
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.text import function_body
-from covector.backends.cpu.emit.types import I1, I8, I64, PTR
+from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
 from covector.backends.cpu.library.site import Operand, Site
 from covector.backends.cpu.target import Target
 from covector.compiler.loops.program import Kernel
-from covector.compiler.program import Action, Copy, KernelCall, LibraryCall, Program
+from covector.compiler.program import (
+    Action,
+    Branch,
+    Copy,
+    KernelCall,
+    LibraryCall,
+    Loop,
+    Program,
+)  # fmt: skip
 
 #: The name of the function.
 ENTRY = "program"
+
+
+class Frame(NamedTuple):
+    """A program being run: where its slots are."""
+
+    program: Program
+    pointers: dict[int, Value]
 
 
 @final
@@ -29,84 +45,74 @@ class Driver:
     comes from libraries.
     """
 
-    __slots__ = (
-        "_frame", "_name", "_program", "_widest", "b", "codes", "imported", "kernels", "pointers",
-        "target",
-    )  # fmt: skip
+    __slots__ = ("_frame", "_name", "_root", "b", "codes", "imported", "kernels", "target")
 
     def __init__(self, program: Program, target: Target, name: Callable[[Kernel], str]) -> None:
-        self._program, self.target, self._name = program, target, name
+        self._root, self.target, self._name = program, target, name
         self.b = Builder(target.f16c)
         self.kernels: dict[str, Kernel] = {}
         self.codes: dict[str, Callable[[], str]] = {}
         self.imported: dict[str, None] = {}
-        self.pointers: dict[int, Value] = {}
-        self._frame: Value | None = None
-        self._widest = 1
+        self._frame = self.b.local(I64, _widest(program))
 
     def text(self) -> tuple[str, set[str]]:
         """(the function, the declarations it needs)."""
-        b, p = self.b, self._program
-        widest = [len(s.slots) + len(s.symbols) for s in p.steps if isinstance(s, KernelCall)]
-        self._widest = max([8, *widest])
-        self._frame = b.put("alloca", PTR, (), (I64, self._widest), 0, keep=False)
-        self._find_slots()
-        for step in p.steps:
-            _STEP[type(step)](self, step)
-        self._pass_through()
+        b, p = self.b, self._root
+        inputs = [self._given(n) for n in range(len(p.inputs))]
+        outputs = [self._given(len(inputs) + n) for n in range(len(p.outputs))]
+        arena = self._given(len(inputs) + len(outputs)) if p.arena else None
+        self.run(p, inputs, outputs, arena)
         b.scopes[-1].block.end = ("ret",)
         body, declared = function_body(b.blocks)
         head = f"define void @{ENTRY}(ptr %buffers, ptr %symbols) nounwind {{"
         return f"{head}\n{body}\n}}\n", declared
 
-    # Slots
-
     def _given(self, position: int) -> Value:
         b = self.b
-        buffers = b.argument("buffers", PTR)
-        place = b.put("gep", PTR, (buffers, b.int(position)), PTR)
+        place = b.put("gep", PTR, (b.argument("buffers", PTR), b.int(position)), PTR)
         return b.put("load", PTR, (place,), 8)
 
-    def _find_slots(self) -> None:
-        p = self._program
-        for n, s in enumerate(p.inputs):
-            self.pointers.setdefault(s, self._given(n))
-        for n, s in enumerate(p.outputs):
-            if s not in self.pointers:
-                self.pointers[s] = self._given(len(p.inputs) + n)
-        arena = self._given(len(p.inputs) + len(p.outputs)) if p.arena else None
+    def run(
+        self, p: Program, inputs: list[Value], outputs: list[Value], arena: Value | None
+    ) -> None:
+        """Emits a program's steps, here and now.
+
+        A result that is an argument, or the same value as an earlier result, is copied where its
+        place is another one.
+        """
+        frame = Frame(p, {})
+        for s, pointer in zip(p.inputs, inputs, strict=True):
+            frame.pointers.setdefault(s, pointer)
+        for s, pointer in zip(p.outputs, outputs, strict=True):
+            frame.pointers.setdefault(s, pointer)
         for s, slot in enumerate(p.slots):
-            if s not in self.pointers and arena is not None:
-                self.pointers[s] = self.b.put("gep", PTR, (arena, self.b.int(slot.offset or 0)), I8)
-
-    def _pass_through(self) -> None:
-        """Results that are an argument, or the same value as an earlier result, are copied."""
-        p = self._program
-        made: set[int] = set(p.inputs)
-        for n, s in enumerate(p.outputs):
-            if s in made:
-                self._copy(self._given(len(p.inputs) + n), self.pointers[s], p.slots[s].nbytes)
-            made.add(s)
-
-    def _pointer(self, s: int) -> Value:
-        found = self.pointers.get(s)
-        return found if found is not None else self.b.argument("buffers", PTR)  # of no bytes
+            if s not in frame.pointers and arena is not None:
+                frame.pointers[s] = self.b.put(
+                    "gep", PTR, (arena, self.b.int(slot.offset or 0)), I8
+                )
+        for step in p.steps:
+            _STEP[type(step)](self, frame, step)
+        for s, pointer in zip(p.outputs, outputs, strict=True):
+            if frame.pointers[s] is not pointer:
+                self._copy(pointer, frame.pointers[s], p.slots[s].nbytes)
 
     # Steps
 
-    def run_kernel(self, kernel: Kernel, pointers: list[Value], symbols: Any = ()) -> None:
-        """Emits a call of a loop program."""
+    def run_kernel(
+        self, kernel: Kernel, pointers: list[Value], symbols: Sequence[int] = ()
+    ) -> None:
+        """Emits a call of a loop program, or its statements if they are few."""
+        b = self.b
+        if inlines(kernel):
+            emit_inline(b, kernel, self.target, pointers, symbols)
+            return
         name = self._name(kernel)
         self.kernels.setdefault(name, kernel)
-        b, frame = self.b, self._frame
-        assert frame is not None
-        if len(pointers) + len(symbols) > self._widest:
-            frame = b.put("alloca", PTR, (), (I64, len(pointers) + len(symbols)), 0, keep=False)
         for n, v in enumerate([*pointers, *(b.int(x) for x in symbols)]):
-            place = b.put("gep", PTR, (frame, b.int(n)), I64)
+            place = b.put("gep", PTR, (self._frame, b.int(n)), I64)
             b.effect("store", v.type, (v, place), 8)
-        numbers = b.put("gep", PTR, (frame, b.int(len(pointers))), I64)
-        b.effect("effect", PTR, (frame, numbers), name)
+        numbers = b.put("gep", PTR, (self._frame, b.int(len(pointers))), I64)
+        b.effect("effect", PTR, (self._frame, numbers), name)
 
     def code(self, name: str, make: Callable[[], str]) -> None:
         """Makes sure that the function `name` is linked in."""
@@ -116,21 +122,112 @@ class Driver:
         """Says that the function `name` comes from a library."""
         self.imported.setdefault(name)
 
-    def _kernel_call(self, step: KernelCall) -> None:
-        kernel = self._program.kernels[step.kernel]
-        self.run_kernel(kernel, [self._pointer(s) for s in step.slots], step.symbols)
+    def _kernel_call(self, frame: Frame, step: KernelCall) -> None:
+        kernel = frame.program.kernels[step.kernel]
+        self.run_kernel(kernel, [self._at(frame, s) for s in step.slots], step.symbols)
 
-    def _library_call(self, step: LibraryCall) -> None:
+    def _library_call(self, frame: Frame, step: LibraryCall) -> None:
         operands = [
-            Operand(self._pointer(s), shape, self._program.slots[s].dtype)
+            Operand(self._at(frame, s), shape, frame.program.slots[s].dtype)
             for s, shape in zip((*step.inputs, *step.outputs), step.shapes, strict=True)
         ]
         inputs, outputs = operands[: len(step.inputs)], operands[len(step.inputs) :]
         library.routine(step.name)(Site(self, inputs, outputs, step.attributes))
 
-    def _copy_step(self, step: Copy) -> None:
-        nbytes = self._program.slots[step.source].nbytes
-        self._copy(self._pointer(step.target), self._pointer(step.source), nbytes)
+    def _copy_step(self, frame: Frame, step: Copy) -> None:
+        nbytes = frame.program.slots[step.source].nbytes
+        self._copy(self._at(frame, step.target), self._at(frame, step.source), nbytes)
+
+    def _at(self, frame: Frame, s: int) -> Value:
+        found = frame.pointers.get(s)
+        return found if found is not None else self.b.argument("buffers", PTR)  # of no bytes
+
+    def _branch(self, frame: Frame, step: Branch) -> None:
+        """The nested program that the index names; too small or too large means first or last."""
+        b = self.b
+        place = self._at(frame, step.index)
+        index = b.put("load", I32, (place,), 4, len(b.scopes) - 1, keep=False)
+        inputs = [self._at(frame, s) for s in step.inputs]
+        outputs = [self._at(frame, s) for s in step.outputs]
+        arena = None if step.arena is None else self._at(frame, step.arena)
+
+        def choose(k: int) -> list[Value]:
+            nested = frame.program.programs[step.programs[k]]
+            if k == len(step.programs) - 1:
+                self.run(nested, inputs, outputs, arena)
+                return []
+            this = b.cmp("icmp sle", index, b.const(k, I32))
+            run = lambda: self.run(nested, inputs, outputs, arena) or []  # noqa: E731
+            b.branch(this, run, lambda: choose(k + 1))
+            return []
+
+        choose(0)
+
+    def _loop(self, frame: Frame, step: Loop) -> None:
+        """Rounds of a nested program; values that it can't make in place alternate between two
+        buffers, and are copied home if they end in the other one."""
+        b, p = self.b, frame.program
+        homes = [self._at(frame, s) for s in step.carry]
+        spares = [None if s is None else self._at(frame, s) for s in step.spare]
+        moving = [k for k, spare in enumerate(spares) if spare is not None]
+        arena = None if step.arena is None else self._at(frame, step.arena)
+
+        def current(values: list[Value]) -> list[Value]:
+            out = list(homes)
+            for n, k in enumerate(moving):
+                out[k] = values[2 * n]
+            return out
+
+        def round_(values: list[Value], row: Value | None) -> list[Value]:
+            now = current(values)
+            new = list(now)
+            for n, k in enumerate(moving):
+                new[k] = values[2 * n + 1]
+            rows = [self._row(frame, s, step, row) for s in (*step.xs, *step.ys)]
+            constants = [self._at(frame, s) for s in step.body_consts]
+            given = [*constants, *now, *rows[: len(step.xs)]]
+            self.run(p.programs[step.body], given, [*new, *rows[len(step.xs) :]], arena)
+            return [v for n in range(len(moving)) for v in (values[2 * n + 1], values[2 * n])]
+
+        start = [v for k in moving for v in (homes[k], spares[k]) if v is not None]
+        if step.condition is None:
+            length = b.int(step.length or 0)
+
+            def counted(i: Value, values: list[Value]) -> list[Value]:
+                last = b.sub(length, b.int(1))
+                return round_(values, b.sub(last, i) if step.reverse else i)
+
+            ends = b.loop(b.int(0), length, 1, start, counted)
+        else:
+            ends = b.repeat(start, lambda v: self._holds(frame, step, current(v), arena),
+                            lambda v: round_(v, None))  # fmt: skip
+        for n, k in enumerate(moving):
+            self._bring_home(homes[k], ends[2 * n], p.slots[step.carry[k]].nbytes)
+
+    def _holds(self, frame: Frame, step: Loop, carry: list[Value], arena: Value | None) -> Value:
+        """Runs a while loop's condition: whether it goes on."""
+        b = self.b
+        assert step.condition is not None
+        assert step.flag is not None
+        flag = self._at(frame, step.flag)
+        constants = [self._at(frame, s) for s in step.condition_consts]
+        self.run(frame.program.programs[step.condition], [*constants, *carry], [flag], arena)
+        byte = b.put("load", I8, (flag,), 1, len(b.scopes) - 1, keep=False)
+        return b.cmp("icmp ne", byte, b.const(0, I8))
+
+    def _row(self, frame: Frame, s: int, step: Loop, row: Value | None) -> Value:
+        """Where a round's row of an array is."""
+        b = self.b
+        base, nbytes = self._at(frame, s), frame.program.slots[s].nbytes
+        assert row is not None
+        assert step.length is not None
+        return b.put("gep", PTR, (base, b.mul(row, b.int(nbytes // max(step.length, 1)))), I8)
+
+    def _bring_home(self, home: Value, end: Value, nbytes: int) -> None:
+        b = self.b
+        if home is not end and nbytes:
+            run = lambda: self._copy(home, end, nbytes) or []  # noqa: E731
+            b.branch(b.cmp("icmp ne", home, end), run)
 
     def _copy(self, to: Value, source: Value, nbytes: int) -> None:
         if nbytes:
@@ -139,8 +236,16 @@ class Driver:
             b.effect("effect", PTR, args, "llvm.memmove.p0.p0.i64")
 
 
-_STEP: dict[type[Action], Callable[[Driver, Any], None]] = {
+_STEP: dict[type[Action], Callable[[Driver, Frame, Any], None]] = {
     KernelCall: Driver._kernel_call,
     LibraryCall: Driver._library_call,
     Copy: Driver._copy_step,
+    Loop: Driver._loop,
+    Branch: Driver._branch,
 }
+
+
+def _widest(p: Program) -> int:
+    """The most words that a kernel's pointers and numbers take, nested programs included."""
+    own = [len(s.slots) + len(s.symbols) for s in p.steps if isinstance(s, KernelCall)]
+    return max([8, *own, *map(_widest, p.programs)])

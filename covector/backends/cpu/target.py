@@ -50,7 +50,7 @@ class Target:
         # Masks are cheap where the machine has mask registers; elsewhere LLVM branches per lane.
         self.tail = tail or ("masked" if "avx512vl" in has and "avx512bw" in has else "epilogue")
         self.f16c = arm or "f16c" in has
-        self.pooled = "avx" in has and "avx512f" not in has
+        self.pooled = "avx2" in has and "avx512f" not in has
         self.fingerprint = "\n".join(
             [llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), triple, cpu,
              features, str(self.vector_bytes), self.tail, generator(), str(ABI)]

@@ -9,8 +9,8 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
+from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.graph import size_of
-from covector.compiler.loops.lower import walk_deep
 from covector.compiler.loops.program import (
     Buffer,
     Fold,
@@ -229,7 +229,7 @@ def _apply(
                 inner = inner.body[0]
             below = {**axes, **merges[id(s)]}
             mapped = Rewrite(below, place)
-            new = _apply(inner.body, below, merges, extents, place)
+            new: list[Statement] = _apply(inner.body, below, merges, extents, place)
             for k, (a, low, high) in reversed(list(enumerate(loops))):
                 last = k == len(loops) - 1
                 mode, unroll = (inner.mode, inner.unroll) if last else ("serial", 1)

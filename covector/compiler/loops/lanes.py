@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from covector.compiler.loops.address import Accesses
 from covector.compiler.loops.columns import panel_width, panels
-from covector.compiler.loops.lower import walk_deep
+from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.place import COST
 from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
 from covector.compiler.loops.strides import Strides, mentions, step_along
@@ -208,10 +208,10 @@ def _as_tile(kernel: Kernel, s: For) -> For | None:
     sizes = [(loop.high - loop.low).constant for loop in (outer, inner)]
     if any(n is not None and n < TILE for n in sizes):
         return None
-    outer.mode, outer.body = "tile", [inner]
-    nest: For = outer
+    nest = outer
+    nest.mode, nest.body = "tile", list[Statement]([inner])
     for loop in reversed([c for c in chain[:-1] if c is not outer]):
-        loop.body = [nest]
+        loop.body = list[Statement]([nest])
         nest = loop
     return nest
 

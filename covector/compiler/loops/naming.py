@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from covector.compiler.loops.domain import Scratch, data_of, walk_deep
 from covector.compiler.loops.graph import Value
-from covector.compiler.loops.lower import Scratch, data_of, walk_deep
 from covector.compiler.loops.program import Buffer, Kernel, Statement, Store, Update
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
 from covector.ir.index import Affine, atoms
@@ -57,7 +57,7 @@ def make_kernel(
             value = v.value if isinstance(v, Scratch) else v
             shape = (shapes or {}).get(v, v.shape)
             buffers[label] = Buffer(label, shape, value.dtype, home)
-            if home != "scratch":
+            if isinstance(v, Value):
                 values.append(v)
     rename = Rewrite(place=lambda b, i: (names[b], i))
     symbols = {a: None for b in buffers.values() for a in sorted(atoms(b.shape))}

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import final
 
 from covector.compiler.loops.address import Accesses, linear
+from covector.compiler.loops.domain import Apart, MustBuffer, Refusal
 from covector.compiler.loops.graph import Graph, Node, Value
-from covector.compiler.loops.lower import Apart, MustBuffer, Refusal
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push

@@ -11,14 +11,9 @@ import heapq
 from collections.abc import Sequence
 from typing import Any, final
 
+from covector.compiler.loops.domain import FoldRef, FoldResult, MustBuffer, Scratch
 from covector.compiler.loops.graph import Value
-from covector.compiler.loops.lower import (
-    FoldRef,
-    FoldResult,
-    Lowering,
-    MustBuffer,
-    Scratch,
-)
+from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.schedule import Final, Level, parts_in
 from covector.ir.index import ZERO, Affine
 from covector.ir.scalar import Expr
@@ -264,15 +259,15 @@ def _check_folds(low: Lowering, passes: Sequence[Pass]) -> None:
     kernels of their own."""
     trips = passes[0].trips
     whole = any(p.order and not p.level and p.evaluations(frozenset(p.order)) > 1 for p in passes)
-    seen: dict[Any, FoldRef] = {}
+    places: dict[Any, set[Any]] = {}
     for ref in low.folds:
+        places.setdefault(ref.node, set()).add(ref.index)
+    for ref in reversed(low.folds):  # the last first: what it needs is then out of sight
         value = ref.node.outs[0]
-        first = seen.setdefault(ref.node, ref)
         count = _product(trips[a] for a in ref.need)
         volume = _product(h.const - lo.const for _, lo, h in ref.loops)
         again = volume * (count - (value.size or 0))
-        if first.index != ref.index:
-            again += volume * count
+        again += volume * count * (len(places[ref.node]) - 1)
         if again > MEMORY_COST * (value.size or 0) + READ_COST * count:
             raise MustBuffer(value)
         if not ref.need and low.own and volume > WHOLE_FOLD and whole:

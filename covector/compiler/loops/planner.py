@@ -13,17 +13,10 @@ from covector.compiler.loops.address import (
     linear,
     quotients,
 )
+from covector.compiler.loops.domain import Apart, Domain, Factor, MustBuffer, Split, domain_of
 from covector.compiler.loops.graph import Value
 from covector.compiler.loops.lanes import choose_lanes, crowded
-from covector.compiler.loops.lower import (
-    Apart,
-    Domain,
-    Factor,
-    Lowering,
-    MustBuffer,
-    Split,
-    domain_of,
-)
+from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.place import costs, settle
 from covector.compiler.loops.program import Kernel, Statement
@@ -130,7 +123,8 @@ def _factor_rest(nest: Sequence[Statement], flat: dict[Any, None], low: Lowering
     found = Accesses(all_statements(nest))
     left = list(found.indices)
     for buffer, index in found.places:
-        left += [linear(index, buffer.shape)] if buffer in flat else index  # type: ignore[list-item]
+        address = linear(index, buffer.shape) if buffer in flat else None
+        left += index if address is None else [address]
     for i in left:
         for q in quotients(i):
             _factor_for(q, low)

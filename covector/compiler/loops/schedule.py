@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
-from covector.compiler.loops.graph import Value
-from covector.compiler.loops.lower import (
+from covector.compiler.loops.domain import (
     Apart,
     FoldRef,
     FoldResult,
-    Lowering,
     MustBuffer,
     Scratch,
     walk_deep,
 )
+from covector.compiler.loops.graph import Value
+from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.program import Accumulator, Fold, For, Statement, Store
 from covector.compiler.loops.transform import Rewrite
 from covector.ir.index import Affine
@@ -248,7 +248,7 @@ class Scheduler:
             if f.axes == level
         ]
         if k + 1 < len(self.levels):
-            inner = self._build(k + 1)
+            inner: list[Statement] = self._build(k + 1)
             added = self.levels[k + 1] - level
             for a, lo, h in reversed(low.domain.axes):
                 if a in added:

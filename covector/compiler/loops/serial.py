@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from covector.compiler.loops.domain import Domain, Factor, MustBuffer, Split, domain_of
 from covector.compiler.loops.graph import Node, Value
 from covector.compiler.loops.lanes import choose_lanes
-from covector.compiler.loops.lower import Domain, Factor, Lowering, MustBuffer, Split, domain_of
+from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
 from covector.ir.index import Affine, affine

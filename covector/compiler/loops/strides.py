@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import final
 
 from covector.compiler.loops.address import Accesses, linear
-from covector.compiler.loops.lower import walk_deep
+from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.program import Buffer, Kernel, Statement
 from covector.compiler.loops.transform import all_statements
 from covector.ir.index import Affine, Data, Quotient

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from covector.compiler.loops.lower import data_of, walk_deep
+from covector.compiler.loops.domain import data_of, walk_deep
 from covector.compiler.loops.program import (
     COMBINE,
     Fold,

@@ -5,11 +5,14 @@ into a C library; `evaluate` is the meaning that the tests compare with.
 """
 
 from covector.compiler.math.complex_parts import split_complex
+from covector.compiler.math.cost import COST, cost
 from covector.compiler.math.evaluate import evaluate, evaluate_all, numpy_dtype
 from covector.compiler.math.expand import BASIC, expand, expand_all
 
 __all__ = [
     "BASIC",
+    "COST",
+    "cost",
     "evaluate",
     "evaluate_all",
     "expand",

@@ -74,7 +74,13 @@ def exp(x: Pair) -> Pair:
 
 
 def exp2(x: Pair) -> Pair:
-    return exp((x[0] * math.log(2), x[1] * math.log(2)))
+    """As exp, of x log 2, where the angle's rounding error counts."""
+    high, low = coefficients.LN2[x[1].dtype]
+    angle, error = two_product(x[1], _number(high, x[1]))
+    error = fma(x[1], low, error)
+    sine, cosine, size = _op("sin", angle), _op("cos", angle), _op("exp2", x[0])
+    im = size * fma(error, cosine, sine)
+    return size * fma(-error, sine, cosine), select(eq(angle, 0.0), angle, im)
 
 
 def expm1(x: Pair) -> Pair:

@@ -52,10 +52,9 @@ def split_complex(
         args = tuple(done[a] for a in node.args)
         if is_complex(node) or any(isinstance(a, tuple) for a in args):
             done[node] = _split(node, args, leaf)
-        elif all(a is b for a, b in zip(args, node.args, strict=True)):
-            done[node] = node
         else:
-            done[node] = expr(node.op, node.dtype, *args)
+            real = [a for a in args if isinstance(a, Expr)]
+            done[node] = expr(node.op, node.dtype, *real, extra=node.extra)
     return [done[root] for root in roots]
 
 

@@ -1,4 +1,4 @@
-"""erf, erfc, erf_inv as basic operations."""
+"""erf and erfc as basic operations (erf_inv has its own file)."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from covector.compiler.math.formats import (
     absolute,
     at_most,
     div,
-    eq,
     format_of,
-    gt,
     horner,
     lt,
     power_of_two,
@@ -22,11 +20,9 @@ from covector.compiler.math.formats import (
     shift_left,
     shift_right,
     sign_of,
-    square_root,
     two_product,
     with_sign,
 )
-from covector.compiler.math.logarithm import log
 from covector.ir.scalar import Expr, cast, fma, select
 
 #: Where erf is 1 to the last bit, and where erfc is 0.
@@ -86,22 +82,3 @@ def _erfc_of_double(a: Expr) -> Expr:
     half = shift_left(shift_right(bits, 1), f.fraction) + (f.bias << f.fraction)
     other = shift_left(bits, f.fraction) + (2 * f.bias << f.fraction) - half
     return (r + fma(r, p, r_low)) * q * f.from_bits(half) * f.from_bits(other)
-
-
-def erf_inv(x: Expr) -> Expr:
-    """x P(-log(1 - x**2)), or near 1 P of the root of -log(1 - |x|) (after M. B. Giles,
-    "Approximating the erfinv function", GPU Computing Gems, 2011); infinite at -1 and 1.
-    """
-    f = format_of(x)
-    a = absolute(x)
-    tail = gt(a, 0.9959)
-    logarithm = -log(select(tail, f.const(1.0) - a, fma(-x, x, 1.0)))
-    middle = a * horner(logarithm - 2.5, coefficients.ERF_INV[f.dtype])
-    s, table = square_root(logarithm), coefficients.ERF_INV_TAIL[f.dtype]
-    if f is F32:
-        end = horner(s - 3.25, table)
-    else:
-        s = s + 1.0
-        end = horner(div(10.0, s) - 2.0, table) * s
-    y = select(tail, end, middle)
-    return with_sign(select(eq(a, 1.0), math.inf, y), sign_of(x))

@@ -102,7 +102,7 @@ def _cast(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
     if x.dtype == dtype:
         return x
     if x.dtype.kind == "c" and dtype.kind != "c":
-        x = (x != 0) if dtype.kind == "b" else x.real
+        x = (x != 0) if dtype.kind == "b" else np.real(x)
     if dtype.kind == "b":
         return x != 0
     if _is_float(x.dtype) and dtype.kind in "iu":

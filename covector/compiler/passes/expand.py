@@ -61,7 +61,7 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
         elif top:
             out.copy(eqn, invars)
         else:
-            fresh = [type(v)(v.aval) for v in eqn.outvars]
+            fresh: list[Any] = [type(v)(v.aval) for v in eqn.outvars]
             env.update(zip(eqn.outvars, fresh, strict=True))
             out.eqns.append(eqn.replace(invars=invars, outvars=fresh))
     jaxpr = closed.jaxpr.replace(

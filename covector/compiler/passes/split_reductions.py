@@ -40,7 +40,7 @@ def _two_stages(eqn: Equation, x: Any, out: Writer) -> bool:
         return False
     first = axes[0]
     parts = _parts(shape[first])
-    if parts is None or shape[:first] and _size(shape[:first]) >= PARTS:
+    if parts is None or (shape[:first] and _size(shape[:first]) >= PARTS):
         return False
     count, rest = parts, shape[first] // parts
     divided = (*shape[:first], count, rest, *shape[first + 1 :])

@@ -6,6 +6,7 @@ i64.  Loops that may run on several threads are functions of a range of iteratio
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from covector.backends.cpu.emit import spread
@@ -20,17 +21,16 @@ from covector.compiler.loops.program import (
     Buffer,
     Fold,
     For,
-    If,
     Kernel,
-    Let,
     Scan,
     Statement,
     Store,
     Update,
 )  # fmt: skip
+from covector.compiler.loops.transform import all_statements, expressions
 from covector.compiler.math.complex_parts import WIDE
 from covector.ir.index import Affine
-from covector.ir.scalar import Expr, walk
+from covector.ir.scalar import walk
 
 if TYPE_CHECKING:
     from covector.backends.cpu.target import Target
@@ -39,6 +39,8 @@ ARGUMENTS: Final = "ptr %buffers, ptr %symbols"
 #: Scratch beyond this many bytes comes from the heap: threads may have small stacks.
 STACK: Final = 32 * 1024
 ALIGN: Final = 64
+#: Expression nodes of a kernel without loops up to which its caller takes it over.
+INLINED: Final = 200
 
 
 def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, set[str]]:
@@ -90,6 +92,29 @@ def _function(
     return f"{head} {{\n{text}\n}}\n"
 
 
+def inlines(kernel: Kernel) -> bool:
+    """Whether a kernel is a few statements without a loop, which its caller takes over."""
+    statements = list(all_statements(kernel.body))
+    if any(isinstance(s, For | Fold | Scan) for s in statements):
+        return False
+    return sum(len(walk(*expressions(s))) for s in statements) <= INLINED
+
+
+def emit_inline(
+    b: Builder, kernel: Kernel, target: Target, pointers: list[Value], symbols: Sequence[int]
+) -> None:
+    """Emits the statements of a kernel where its caller stands; nothing is known of its memory."""
+    nest = Nest(target, 1, b)
+    env = Env({s: (b.int(n), 0) for s, n in zip(kernel.symbols, symbols, strict=True)}, {})
+    given = iter(pointers)
+    for buffer in kernel.buffers.values():
+        strides = _strides(nest, buffer, env)
+        own = buffer.home == "scratch"
+        pointer = b.local(I8, max(_bytes(buffer), 1)) if own else next(given)
+        nest.memory[buffer.name] = Memory(buffer, pointer, strides, 0, True)
+    emit_body(nest, kernel.body, [env])
+
+
 def lanes_of(kernel: Kernel, target: Target) -> int:
     """The width of the kernel's vector loops: its widest elements fill a register."""
     sizes = {element(d).size for d in _dtypes(kernel)}
@@ -98,7 +123,7 @@ def lanes_of(kernel: Kernel, target: Target) -> int:
 
 def _dtypes(kernel: Kernel) -> set[str]:
     found = {PARTS.get(b.dtype, b.dtype) for b in kernel.buffers.values()}
-    for e in walk(*expressions(kernel.body)):
+    for e in walk(*(e for s in all_statements(kernel.body) for e in expressions(s))):
         if e.dtype in PARTS and e.op in WIDE:
             found.add("float64")
         elif e.op not in ("index", "const"):
@@ -106,38 +131,8 @@ def _dtypes(kernel: Kernel) -> set[str]:
     return found
 
 
-def expressions(statements: list[Statement]) -> list[Expr]:
-    """Every expression of some statements, inner ones included (not those within indices)."""
-    out: list[Expr] = []
-    for s in statements:
-        if isinstance(s, Store | Update):
-            out += [s.value, *([] if s.where is None else [s.where])]
-        elif isinstance(s, Let):
-            out.append(s.value)
-        elif isinstance(s, If):
-            out += [s.condition, *expressions(s.body), *expressions(s.orelse)]
-        elif isinstance(s, For):
-            out += expressions(s.body)
-        elif isinstance(s, Scan):
-            out += [*(e for _, e in s.carries), *s.next, *expressions(s.body)]
-        elif isinstance(s, Fold):
-            out += [e for r in s.results for e in (*r.values, *([r.init] if r.init else []))]
-            out += expressions(s.stores)
-    return out
-
-
 def _written(statements: list[Statement]) -> set[str]:
-    out: set[str] = set()
-    for s in statements:
-        if isinstance(s, Store | Update):
-            out.add(s.buffer)
-        elif isinstance(s, For | Scan):
-            out |= _written(s.body)
-        elif isinstance(s, If):
-            out |= _written(s.body) | _written(s.orelse)
-        elif isinstance(s, Fold):
-            out |= _written(s.stores)
-    return out
+    return {s.buffer for s in all_statements(statements) if isinstance(s, Store | Update)}
 
 
 def _place_buffers(nest: Nest, kernel: Kernel, body: list[Statement], env: Env) -> list[Value]:
@@ -150,11 +145,7 @@ def _place_buffers(nest: Nest, kernel: Kernel, body: list[Statement], env: Env) 
     used = spread.touched([s for s in body if s not in nest.calls])
     room, n = STACK, 0
     for buffer in kernel.buffers.values():
-        strides = (
-            [_number(nest, s, env) for s in buffer.strides]
-            if buffer.strides
-            else _dense(nest, buffer, env)
-        )
+        strides = _strides(nest, buffer, env)
         if buffer.home != "scratch":
             place = b.put("gep", PTR, (b.argument("buffers", PTR), b.int(n)), PTR)
             pointer = b.put("load", PTR, (place,), 8, 0)
@@ -187,6 +178,12 @@ def _allocate(b: Builder, size: int) -> tuple[Value, Value]:
     address = b.cast("ptrtoint", raw, I64)
     up = b.bin("and", b.bin("add", address, b.int(ALIGN - 1)), b.int(-ALIGN))
     return raw, b.put("gep", PTR, (raw, b.bin("sub", up, address)), I8)
+
+
+def _strides(nest: Nest, buffer: Buffer, env: Env) -> list[Any]:
+    if buffer.strides is not None:
+        return [_number(nest, s, env) for s in buffer.strides]
+    return _dense(nest, buffer, env)
 
 
 def _number(nest: Nest, x: Affine, env: Env) -> Any:

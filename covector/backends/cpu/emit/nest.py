@@ -32,9 +32,9 @@ class Nest:
         "_expanded", "_orders", "_unstable", "b", "calls", "lanes", "memory", "ranged", "target",
     )  # fmt: skip
 
-    def __init__(self, target: Target, lanes: int) -> None:
+    def __init__(self, target: Target, lanes: int, builder: Builder | None = None) -> None:
         self.target, self.lanes = target, lanes
-        self.b = Builder(target.f16c)
+        self.b = builder or Builder(target.f16c)
         self.memory: dict[str, Memory] = {}
         self.ranged: tuple[For, Value, Value] | None = None
         self.calls: dict[For, str] = {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from ctypes import c_float
 from typing import Any, Final, final
 
-from covector.backends.cpu.emit.types import I1, I64, Type
+from covector.backends.cpu.emit.types import I1, I64, PTR, Type
 
 Body = Callable[["Value", list["Value"]], list["Value"]]
 
@@ -138,6 +138,12 @@ class Builder:
         if keep:
             scope.known[key] = value
         return value
+
+    def local(self, type: Type, count: int) -> Value:
+        """Memory on the stack, for the whole function."""
+        place = Value("alloca", PTR, (), (type, count), 0, self.fresh())
+        self.entry.lines.insert(0, place)
+        return place
 
     def effect(self, op: str, type: Type, args: tuple[Value, ...], extra: Any = None) -> None:
         """An instruction run for its effect, here and now."""
@@ -287,6 +293,32 @@ class Builder:
         del self.scopes[-2:]
         outer.block = after
         return self._merge(after, [*([] if known else [(carried, guard)]), (new, latch)])
+
+    def repeat(
+        self,
+        carried: list[Value],
+        test: Callable[[list[Value]], Value],
+        body: Callable[[list[Value]], list[Value]],
+    ) -> list[Value]:
+        """While `test(values)` holds, `values = body(values)`; the last values."""
+        outer, level = self.scopes[-1], len(self.scopes) + 1
+        pre, head, inside, after = (self.block(k) for k in ("pre", "head", "inside", "after"))
+        outer.block.end = ("br", pre)
+        self.scopes += [Scope(pre, "pre"), Scope(head, "loop")]
+        phis = [Value("phi", c.type, (), [], level, self.fresh()) for c in carried]
+        head.phis = list(phis)
+        going = test(list(phis))
+        leaving = self.scopes[-1].block
+        leaving.end = ("if", going, inside, after)
+        self.scopes[-1].block = inside
+        new = body(list(phis))
+        latch, entry = self.scopes[-1].block, self.scopes[-2].block
+        latch.end = entry.end = ("br", head)
+        for p, first, again in zip(phis, carried, new, strict=True):
+            p.extra += [(first, entry), (again, latch)]
+        del self.scopes[-2:]
+        outer.block = after
+        return self._merge(after, [(list(phis), leaving)])
 
     def branch(
         self,

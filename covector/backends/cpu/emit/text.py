@@ -47,7 +47,9 @@ def _pooled(v: Value, lines: list[str], declared: set[str]) -> Value:
     bytes_ = last.type.bits * last.type.lanes // 8
     bits = last.ref.split()[-1].rstrip(")")
     name = f"@constant.{last.type.suffix}.{bits}"
-    declared.add(f"{name} = private unnamed_addr constant {last.type.text} {last.ref}, align {bytes_}")
+    declared.add(
+        f"{name} = private unnamed_addr constant {last.type.text} {last.ref}, align {bytes_}"
+    )
     read = Value("load", last.type, (), None, last.level, f"{v.ref}.c")
     lines.append(f"  {read.ref} = load {last.type.text}, ptr {name}, align {bytes_}")
     return Value(v.op, v.type, (*v.args[:-1], read), v.extra, v.level, v.ref)

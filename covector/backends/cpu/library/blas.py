@@ -173,7 +173,7 @@ def _scalar(site: Site, dtype: str, number: float) -> Value:
     if dtype in ("float32", "float64"):
         return b.const(number, F32 if dtype == "float32" else F64)
     part = F32 if dtype == "complex64" else F64
-    place = b.put("alloca", PTR, (), (part, 2), 0, keep=False)
+    place = b.local(part, 2)
     for n, x in enumerate((number, 0.0)):
         at = b.put("gep", PTR, (place, b.int(n)), part)
         b.effect("store", part, (b.const(x, part), at), part.bits // 8)
@@ -261,7 +261,14 @@ def _side(
     for n in shape:
         total *= n
     b = site.host.b
-    room = b.put("call", PTR, (b.const(max(total * v.itemsize, 1), I64),), "malloc", keep=False)
+    room = b.put(
+        "call",
+        PTR,
+        (b.const(max(total * v.itemsize, 1), I64),),
+        "malloc",
+        len(b.scopes) - 1,
+        keep=False,
+    )
     freed.append(room)
     site.host.run_kernel(copy_kernel(v.dtype, shape, [strides[d] for d in axes]),
                          [v.pointer, room])  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import final
 
-from covector.backends.cpu.emit.ssa import Builder, Scope, Value
+from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I1, I8, I64, PTR, Type
 
@@ -49,9 +49,7 @@ class Code:
 
     def local(self, type: Type, count: int) -> Value:
         """Memory on the stack, for the whole function."""
-        place = Value("alloca", PTR, (), (type, count), 0, self.b.fresh())
-        self.b.entry.lines.insert(0, place)
-        return place
+        return self.b.local(type, count)
 
     def allocate(self, nbytes: Value) -> Value:
         """Memory on the heap."""
@@ -102,31 +100,7 @@ class Code:
         body: Callable[..., list[Value]],
     ) -> list[Value]:  # fmt: skip
         """While `test(*carried)`: `body(*carried)` gives the new values."""
-        b = self.b
-        outer, level = b.scopes[-1], len(b.scopes) + 1
-        pre, head, inside, after = (b.block(k) for k in ("pre", "head", "inside", "after"))
-        guard = outer.block
-        guard.end = ("br", pre)
-        b.scopes += [Scope(pre, "pre", False), Scope(head, "loop")]
-        phis = [Value("phi", c.type, (), [], level, b.fresh()) for c in carried]
-        head.phis = list(phis)
-        going = test(*phis)
-        b.scopes[-1].block.end = ("if", going, inside, after)
-        leaving = b.scopes[-1].block
-        b.scopes[-1].block = inside
-        new = body(*phis)
-        latch = b.scopes[-1].block
-        latch.end = ("br", head)
-        pre_end = b.scopes[-2].block
-        pre_end.end = ("br", head)
-        for p, first, again in zip(phis, carried, new, strict=True):
-            p.extra += [(first, pre_end), (again, latch)]
-        del b.scopes[-2:]
-        outer.block = after
-        out = [Value("phi", c.type, (), [(p, leaving)], len(b.scopes) - 1, b.fresh())
-               for c, p in zip(carried, phis, strict=True)]  # fmt: skip
-        after.phis = list(out)
-        return out
+        return self.b.repeat(carried, lambda v: test(*v), lambda v: body(*v))
 
     def when(
         self, condition: Value, body: Callable[[], object],
