@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeGuard, TypeVar, overload
 
 _A = TypeVar("_A")
 _B = TypeVar("_B")
@@ -224,3 +224,8 @@ class WeakIdCache(Generic[_V]):
 
     def __contains__(self, key: object) -> bool:
         return self.get(key, _END) is not _END
+
+
+def is_listed(x: Any) -> TypeGuard[Sequence[Any]]:
+    """Whether `x` is a list or a tuple (and, to a type checker, one of anything)."""
+    return isinstance(x, (list, tuple))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector import tree
+from covector._base.containers import is_listed
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
 from covector.tree_util import keystr
@@ -16,7 +17,7 @@ from covector.tree_util import keystr
 class Flat:
     """`fun` as a function of flat values; the structure of its result is kept in `out_tree`."""
 
-    __slots__ = ("fun", "has_aux", "in_tree", "aux", "out_tree")
+    __slots__ = ("aux", "fun", "has_aux", "in_tree", "out_tree")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool = False) -> None:
         self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
@@ -35,7 +36,7 @@ class Flat:
 
 def split_aux(result: Any) -> tuple[Any, Any]:
     """(value, aux) of a function used with has_aux=True."""
-    if not isinstance(result, (tuple, list)) or len(result) != 2:
+    if not is_listed(result) or len(result) != 2:
         raise TypeError(
             "with has_aux=True the function must return a pair (value, auxiliary data); "
             f"got {type(result).__name__}"
@@ -73,7 +74,7 @@ def check_callable(fun: Any, who: str) -> None:
 
 def as_argnums(argnums: Any, who: str) -> tuple[int, ...]:
     """`argnums` as a tuple of ints."""
-    given = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    given = argnums if is_listed(argnums) else (argnums,)
     try:
         return tuple(operator.index(n) for n in given)
     except TypeError:
@@ -146,9 +147,10 @@ def argument_labels(fun: Any, given: Any, static: Sequence[int] = ()) -> list[st
     count = len(args) + len(static)
     places = [n for n in range(count) if n not in static]
     labels: list[str] = []
-    for path, _ in tree.flatten_with_path(given)[0]:
+    paths: list[Any] = [path for path, _ in tree.flatten_with_path(given)[0]]
+    for path in paths:
         if path[0].idx == 0:
-            place = places[path[1].idx]
+            place: int = places[path[1].idx]
             base = names[place] if place < len(names) else f"args[{place}]"
         else:
             base = str(path[1].key)

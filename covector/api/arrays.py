@@ -64,7 +64,11 @@ def device_put(
     {'a': Array(1, dtype=int32, weak_type=True)}
     """
     del src, donate, may_alias
-    return tree.map(lambda leaf: _put(leaf, device), x)
+
+    def put(leaf: Any) -> Any:
+        return _put(leaf, device)
+
+    return tree.map(put, x)
 
 
 def _put(x: Any, device: Any) -> Any:

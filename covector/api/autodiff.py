@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, final
 
 import numpy as np
 
@@ -97,7 +97,11 @@ def value_and_grad(
         avals = avals_of(leaves)
         for leaf, aval in zip(leaves, avals, strict=True):
             _check_input(aval, leaf, holomorphic, allow_int)
-        flat = Flat(lambda c: partial(c, kwargs), _call_tree(in_tree), has_aux)
+
+        def call(c: Any) -> Any:
+            return partial(c, kwargs)
+
+        flat = Flat(call, _call_tree(in_tree), has_aux)
         varies = [dtypes.issubdtype(a.dtype, np.inexact) for a in avals]
         outs, moving, program = linearize_flat(flat, leaves, avals, varies, tools)
         value = _check_output(outs, flat.out_tree, fun, holomorphic)
@@ -155,8 +159,8 @@ def jvp(
     return (value, tangent, _plain(flat.aux)) if has_aux else (value, tangent)
 
 
-class LinearFunction:
-    """The derivative of a function at a point: a linear function, and a pytree of residuals."""
+class _Residuals:
+    """A linear program and the residuals it reads: what is common to both directions."""
 
     __slots__ = ("consts", "in_avals", "in_tree", "jaxpr", "moving", "out_avals", "out_tree")
 
@@ -167,6 +171,13 @@ class LinearFunction:
     def static(self) -> tuple[Any, ...]:
         """All but the residuals."""
         return (self.jaxpr, self.in_tree, self.out_tree, self.in_avals, self.out_avals, self.moving)
+
+
+@final
+class LinearFunction(_Residuals):
+    """The derivative of a function at a point: a linear function, and a pytree of residuals."""
+
+    __slots__ = ()
 
     @api_boundary
     def __call__(self, *tangents: Any) -> Any:
@@ -193,7 +204,8 @@ class LinearFunction:
         return tree.unflatten(self.out_tree, outs)
 
 
-class VjpFunction(LinearFunction):
+@final
+class VjpFunction(_Residuals):
     """The transposed derivative: cotangents of the results to those of the arguments."""
 
     __slots__ = ()
@@ -207,9 +219,7 @@ class VjpFunction(LinearFunction):
                 "the vjp function wants a cotangent of the structure of the function's result, "
                 f"{self.out_tree}; got {given}"
             )
-        cts = [
-            _cotangent(ct, aval) for ct, aval in zip(leaves, self.out_avals, strict=True)
-        ]
+        cts = [_cotangent(ct, aval) for ct, aval in zip(leaves, self.out_avals, strict=True)]
         cts = [ct for ct, m in zip(cts, self.moving, strict=True) if m]
         linear = [Linear(v.aval) for v in self.jaxpr.invars]
         found = iter(backward_pass(self.jaxpr, self.consts, linear, cts, tools))
@@ -221,8 +231,11 @@ class VjpFunction(LinearFunction):
         return args
 
 
-def _rebuild(cls: type[LinearFunction]) -> Callable[..., Any]:
-    return lambda static, consts: cls(list(consts), *static)
+def _rebuild(cls: type[_Residuals]) -> Callable[..., Any]:
+    def rebuild(static: Any, consts: Any) -> Any:
+        return cls(list(consts), *static)
+
+    return rebuild
 
 
 for _cls in (LinearFunction, VjpFunction):
@@ -261,7 +274,7 @@ def vjp(
 
 
 def _linear(
-    fun: Callable[..., Any], primals: Any, has_aux: bool, kind: type[LinearFunction], who: str
+    fun: Callable[..., Any], primals: Any, has_aux: bool, kind: type[_Residuals], who: str
 ) -> Any:
     check_callable(fun, who)
     leaves, in_tree = tree.flatten((primals, {}))

@@ -133,7 +133,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _program(
     fun: Callable[..., Any], fixed: tuple[int, ...], args: Any, kwargs: Any
 ) -> tuple[ClosedJaxpr, Any]:
-    places = {n % len(args) for n in fixed} if args else set()
+    places: set[int] = {n % len(args) for n in fixed} if args else set()
     dynamic = tuple(x for n, x in enumerate(args) if n not in places)
 
     def bound(*moving: Any, **options: Any) -> Any:

@@ -89,7 +89,8 @@ class Static:
             names = (argnames,)
         else:
             names = tuple(argnames)
-        if not all(isinstance(n, str) for n in names):
+        given: tuple[Any, ...] = names
+        if not all(isinstance(n, str) for n in given):
             raise TypeError(f"jit: {what}_argnames must be str; got {argnames!r}")
         signature = signature_of(fun) if numbers or names else None
         if signature is not None:
@@ -139,7 +140,8 @@ def _complete(
 
 def _look_like(wrapper: Any, fun: Any) -> None:
     """As functools.update_wrapper, for an object whose __dict__ is not to be seen."""
-    for name, value in vars(fun).items() if hasattr(fun, "__dict__") else ():
+    own: dict[str, Any] = getattr(fun, "__dict__", {})
+    for name, value in own.items():
         setattr(wrapper, name, value)
     for name in functools.WRAPPER_ASSIGNMENTS:
         if hasattr(fun, name):
@@ -325,8 +327,13 @@ def _bind_static(
         return fun(*full, **options, **dict(named))
 
     functools.update_wrapper(bound, fun)
-    key = (tuple((n, type(v), v) for n, v in fixed), tuple((k, type(v), v) for k, v in named))
+    key = (_typed(fixed), _typed(named))
     return bound, (dynamic, rest), (key, len(args))
+
+
+def _typed(values: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
+    """With their types: 1, 1.0 and True are equal, and not the same."""
+    return tuple([(place, v.__class__, v) for place, v in values])
 
 
 def _lift_constants(program: ClosedJaxpr) -> ClosedJaxpr:

@@ -14,7 +14,7 @@ class _ArrayType(type):
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, (array.Array, Tracer))
 
-    def __subclasscheck__(cls, kind: type) -> bool:
+    def __subclasscheck__(cls, kind: Any) -> bool:
         return kind is cls or issubclass(kind, (array.Array, Tracer))
 
 

@@ -24,23 +24,23 @@ class Lowered:
     """A traced function, ready to be compiled: `jit(f).lower(*args)`."""
 
     def __init__(self, traced: Any, name: str) -> None:
-        self._traced, self._name = traced, name
+        self.traced, self.name = traced, name
         self._executable: Any = None
 
     @property
     def jaxpr(self) -> ClosedJaxpr:
         """The program; what the function captured are its first arguments."""
-        return self._traced.op.jaxpr
+        return self.traced.op.jaxpr
 
     @property
     def in_avals(self) -> tuple[Any, ...]:
         """The types of the flat arguments."""
-        return tuple(self.jaxpr.in_avals[len(self._traced.captured) :])
+        return tuple(self.jaxpr.in_avals[len(self.traced.captured) :])
 
     @property
     def out_info(self) -> Any:
         """The result's structure, with types as leaves."""
-        return tree.unflatten(self._traced.out_tree, self.jaxpr.out_avals)
+        return tree.unflatten(self.traced.out_tree, self.jaxpr.out_avals)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The program at a stage: one of 'jaxpr', 'stablehlo' (the default), 'simplified',
@@ -59,7 +59,7 @@ class Lowered:
         if stage == "jaxpr":
             return str(self.jaxpr)
         if stage == "stablehlo":
-            return module_text(self.jaxpr, f"jit_{self._name}", tools, _in_stablehlo)
+            return module_text(self.jaxpr, f"jit_{self.name}", tools, _in_stablehlo)
         return self._compiled().text(stage)
 
     def _compiled(self) -> Any:
@@ -99,11 +99,11 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it.  Raises TypeError if structure or types are not those it was compiled for."""
-        traced = self._lowered._traced
+        traced = self._lowered.traced
         leaves, in_tree = tree.flatten((args, kwargs))
         if in_tree != traced.in_tree:
             raise TypeError(
-                f"compiled {self._lowered._name} takes arguments of the structure "
+                f"compiled {self._lowered.name} takes arguments of the structure "
                 f"{traced.in_tree}; got {in_tree}"
             )
         check_values(leaves, (args, kwargs), "an argument")
@@ -112,7 +112,7 @@ class Compiled:
         ):
             if given.shape != wanted.shape or given.dtype != wanted.dtype:
                 raise TypeError(
-                    f"compiled {self._lowered._name}: argument {k} must be of type "
+                    f"compiled {self._lowered.name}: argument {k} must be of type "
                     f"{wanted.str_short()}; got {given.str_short()}"
                 )
         arrays = [*traced.captured, *map(as_array, leaves)]

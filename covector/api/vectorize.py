@@ -8,6 +8,7 @@ from typing import Any
 
 from covector import tree
 from covector._base.boundary import api_boundary
+from covector._base.containers import is_listed
 from covector.api.arguments import Flat, check_callable, check_values, flatten_axes, name_of
 from covector.api.arrays import as_array
 from covector.ir.values import typeof
@@ -44,7 +45,7 @@ def vmap(
     """
     check_callable(fun, "vmap")
     del spmd_axis_name, sum_match
-    if isinstance(in_axes, list):
+    if is_listed(in_axes):
         in_axes = tuple(in_axes)
     if not isinstance(in_axes, (int, tuple, type(None))):
         raise TypeError(
@@ -57,7 +58,7 @@ def vmap(
     @api_boundary
     @functools.wraps(fun)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+        if is_listed(in_axes) and len(in_axes) != len(args):
             raise ValueError(
                 "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
                 f"positional arguments passed to the function, but got {len(in_axes)=}, "

@@ -86,7 +86,8 @@ class _Lattice:
         for node in nodes:
             if node not in self.bounds:
                 raise ValueError(f"{node} takes no part in type promotion")
-        common = frozenset.intersection(*(self.bounds[node] for node in nodes))
+        first, *others = (self.bounds[node] for node in nodes)
+        common = first.intersection(*others)
         for node in common:
             if self.bounds[node] == common:
                 return node
@@ -103,9 +104,9 @@ class _Lattice:
         entries = [e for node in nodes if (e := ENTRIES.get(node))]  # type: ignore[arg-type]
         reasons = [
             reason
-            for kinds, reason, target in (
-                ("iu", "integers of fewer than 8 bits", "int32"),
-                ("f", "floats of 8 bits or fewer", "float32"),
+            for kinds, reason in (
+                ("iu", "integers of fewer than 8 bits"),
+                ("f", "floats of 8 bits or fewer"),
             )
             if any(e.kind in kinds and e.bits <= 8 - (kinds == "iu") for e in entries)
         ]

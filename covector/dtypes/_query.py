@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import ml_dtypes
 import numpy as np
@@ -27,6 +27,8 @@ finfo = ml_dtypes.finfo
 iinfo = ml_dtypes.iinfo
 bfloat16: Final = ml_dtypes.bfloat16
 
+#: For isinstance, without narrowing to `dtype[Unknown]`.
+_DTYPES: Final[Any] = (np.dtype, ExtendedDType)
 _PYTHON_WIDE: Final[dict[type, np.dtype[Any]]] = {
     bool: np.dtype(np.bool_),
     int: np.dtype(np.int64),
@@ -67,12 +69,12 @@ def as_dtype(spec: Any) -> AnyDType:
 
     Raises TypeError if it names none.
     """
-    if isinstance(spec, (np.dtype, ExtendedDType)):
+    if isinstance(spec, _DTYPES):
         return spec
     if isinstance(spec, str) and spec in BY_NAME:
         return BY_NAME[spec]
-    own = getattr(spec, "dtype", None)
-    if isinstance(own, (np.dtype, ExtendedDType)):
+    own: Any = getattr(spec, "dtype", None)
+    if isinstance(own, _DTYPES):
         return own
     return np.dtype(spec)
 
@@ -165,20 +167,20 @@ def dtype_and_weak_type(x: Any) -> tuple[AnyDType, bool]:
 
 
 def _typed(x: Any) -> tuple[AnyDType, bool]:
-    kind = type(x)
+    kind: Any = x.__class__
     if kind in _PYTHON_WIDE:
         return python_scalar_dtype(kind), kind is not bool
+    own: Any = getattr(x, "dtype", None)
     if isinstance(x, (np.ndarray, np.generic)):
-        if x.dtype in ENTRIES:
-            return canonical(x.dtype), False
-        if x.dtype == float0:
+        if own in ENTRIES:
+            return canonical(own), False
+        if own == float0:
             return float0, False
         raise TypeError(
-            f"{_abridged(x)} has dtype {x.dtype!r}, which arrays cannot have; they hold booleans, "
+            f"{_abridged(x)} has dtype {own!r}, which arrays cannot have; they hold booleans, "
             "integers, floats and complex numbers in native byte order"
         )
-    own = getattr(x, "dtype", None)
-    if isinstance(own, (np.dtype, ExtendedDType)) and not isinstance(x, type):
+    if isinstance(own, _DTYPES) and not isinstance(x, type):
         return own, bool(getattr(x, "weak_type", False))
     for python in (bool, int, float, complex):  # subclasses, such as members of an IntEnum
         if isinstance(x, python):
@@ -193,7 +195,7 @@ def _abridged(x: Any) -> str:
 
 def _operand(x: Any) -> tuple[AnyDType, bool]:
     """(dtype, weak) of an argument, which is a value or a dtype."""
-    kind = type(x)
+    kind: Any = x.__class__
     if kind in _PYTHON_WIDE:
         return python_scalar_dtype(kind), kind is not bool
     if x is None:
@@ -288,7 +290,7 @@ _subtypes: Final[dict[tuple[Any, Any], bool]] = {}
 
 def _scalar_class(spec: Any) -> type:
     if isinstance(spec, type) and issubclass(spec, np.generic):
-        return spec
+        return cast("type", spec)
     found = np.dtype(np.float64) if spec is None else as_dtype(spec)
     return found.type
 

@@ -98,7 +98,7 @@ class Equation:
 class Jaxpr:
     """`constvars`, `invars` → `eqns` → `outvars`.  Not changed once made."""
 
-    __slots__ = ("__weakref__", "_cache", "constvars", "debug_name", "eqns", "invars", "outvars")
+    __slots__ = ("__weakref__", "constvars", "debug_name", "derived", "eqns", "invars", "outvars")
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class Jaxpr:
         self.constvars, self.invars = list(constvars), list(invars)
         self.outvars, self.eqns = list(outvars), list(eqns)
         self.debug_name = debug_name
-        self._cache: dict[Any, Any] = {}
+        self.derived: dict[Any, Any] = {}
 
     @property
     def in_avals(self) -> list[ShapedArray]:

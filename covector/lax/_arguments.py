@@ -61,7 +61,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
     """
     rank = max(map(len, shapes), default=0)
     padded = [(1,) * (rank - len(s)) + tuple(s) for s in shapes]
-    out = []
+    out: list[int] = []
     for sizes in zip(*padded, strict=True):
         wide = {n for n in sizes if n != 1}
         if len(wide) > 1:

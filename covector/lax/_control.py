@@ -18,7 +18,9 @@ from covector.trace.stage import trace_to_jaxpr
 from covector.tree_util import keystr
 
 
-def while_loop(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any) -> Any:
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
     """`val = init_val; while cond_fun(val): val = body_fun(val)`; both are traced once.
 
     `init_val`: a tree of arrays; `body_fun` must give one of the same structure, shapes and
@@ -51,7 +53,7 @@ def _fixed_point(
     body_fun: Any, leaves: list[Any], in_tree: Any, call_tree: Any, init_val: Any
 ) -> tuple[list[Any], list[ShapedArray], ClosedJaxpr]:
     """The start values brought to the types that the body gives, where weak types yield."""
-    for _ in range(3):
+    while True:  # ends, since each value becomes strong at most once
         avals = list(avals_of(leaves))
         flat = Flat(body_fun, call_tree)
         body = trace_to_jaxpr(flat, avals, name_of(body_fun))
@@ -98,7 +100,12 @@ def _lift(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
 
 
 def fori_loop(
-    lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any, *, unroll: Any = None
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: Any = None,
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`; the body is traced once.
 
@@ -113,9 +120,7 @@ def fori_loop(
     for what, bound in (("lower", lower), ("upper", upper)):
         aval = typeof(bound)
         if aval.shape or not dtypes.issubdtype(aval.dtype, np.integer):
-            raise TypeError(
-                f"fori_loop: {what} must be an integer scalar; got {aval.str_short()}"
-            )
+            raise TypeError(f"fori_loop: {what} must be an integer scalar; got {aval.str_short()}")
     dtype = dtypes.result_type(lower, upper)
     start, stop = (ops.cast.convert_element_type(as_array(b), dtype, False) for b in (lower, upper))
 

@@ -6,6 +6,7 @@ import enum
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from covector._base.containers import is_listed
 from covector.ir.text import register_value_class
 
 #: ((lhs contracting axes, rhs contracting axes), (lhs batch axes, rhs batch axes)).
@@ -60,7 +61,7 @@ def canonical_precision(given: Any) -> Any:
     """None, or a pair of Precisions, one for each operand; ValueError for anything else."""
     if given is None:
         return None
-    pair = given if isinstance(given, (tuple, list)) else (given, given)
+    pair = given if is_listed(given) else (given, given)
     try:
         left, right = (Precision(p) for p in pair)
     except ValueError:

@@ -81,7 +81,7 @@ def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Any:
      [0 3]]
     """
     shape, axes, point = typeof(src).shape, integers(axes), ops.pointwise
-    columns = []
+    columns: list[Any] = []
     for index, axis in zip(idxs, axes, strict=True):
         aval = typeof(index)
         zero, size = (ops.shape.full((), v, aval.dtype) for v in (0, shape[axis]))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector import ops, tree
+from covector._base.containers import is_listed
 from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Op
@@ -202,7 +203,11 @@ def _monoid(combine: Callable[..., list[Any]], leaves: Sequence[Any]) -> str | N
     if len(leaves) != 1:
         return None
     scalar = ShapedArray((), typeof(leaves[0]).dtype)
-    jaxpr = trace_to_jaxpr(lambda x, y: combine([x], [y]), [scalar, scalar], "reduce").jaxpr
+
+    def combined(x: Any, y: Any) -> list[Any]:
+        return combine([x], [y])
+
+    jaxpr = trace_to_jaxpr(combined, [scalar, scalar], "reduce").jaxpr
     if len(jaxpr.eqns) != 1:
         return None
     (eqn,) = jaxpr.eqns
@@ -214,8 +219,8 @@ def _is_identity(monoid: str, init: Any, dtype: Any) -> bool:
     """Whether the start value is a Python number that changes nothing."""
     if type(init) not in (bool, int, float):
         return False
-    identity = Op.registry[_MONOIDS[monoid]](()).identity(dtype)  # type: ignore[attr-defined]
-    return bool(init == identity)
+    reduction: Any = Op.registry[_MONOIDS[monoid]](())
+    return bool(init == reduction.identity(dtype))
 
 
 def _rows(x: Any, kept: Sequence[int], dimensions: Sequence[int]) -> Any:
@@ -314,8 +319,8 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     >>> print(lax.sort(jnp.array([3, 1, 2])))
     [1 2 3]
     """
-    several = isinstance(operand, (list, tuple))
-    operands = list(operand) if several else [operand]
+    several = is_listed(operand)
+    operands: list[Any] = list(operand) if is_listed(operand) else [operand]
     if not operands:
         raise TypeError("sort requires at least one operand")
     avals = [typeof(x) for x in operands]

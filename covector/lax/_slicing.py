@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, SupportsIndex, cast
 
 import numpy as np
 
 from covector import dtypes, ops
+from covector._base.containers import is_listed
 from covector.ir.values import typeof
 from covector.lax._arguments import axis_in, integers
 
@@ -200,7 +201,9 @@ def _along(start: Any, axis: int, ndim: int) -> list[Any]:
 def _starts(operand: Any, starts: Any, allow_negative: bool | Sequence[bool]) -> list[Any]:
     """Start indices as scalars of one dtype; negative ones counted from the end."""
     shape = typeof(operand).shape
-    if isinstance(starts, (list, tuple, np.ndarray)):
+    if isinstance(starts, np.ndarray):
+        starts = [*starts]
+    elif is_listed(starts):
         starts = list(starts)
     elif typeof(starts).ndim == 1:
         starts = ops.shape.unstack(starts)
@@ -228,7 +231,7 @@ def _starts(operand: Any, starts: Any, allow_negative: bool | Sequence[bool]) ->
 
 def _start(start: Any, size: int, allow_negative: bool, plain: np.dtype) -> Any:
     if isinstance(start, (int, np.integer)) and not isinstance(start, bool):
-        start = int(start)
+        start = operator.index(cast("SupportsIndex", start))
         if start < 0 and allow_negative:
             start += size
         return plain.type(min(max(start, 0), size))

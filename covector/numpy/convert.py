@@ -184,14 +184,18 @@ def number(x: Any, value: Any) -> Any:
 # Shapes
 
 
+class ShapeError(TypeError, ValueError):
+    """Shapes that cannot be broadcast: JAX has TypeError for equal ranks, else ValueError."""
+
+
 def broadcast_shapes(who: str, *shapes: Sequence[int]) -> tuple[int, ...]:
-    """The common shape by NumPy's rule; ValueError naming the shapes if there is none."""
+    """The common shape by NumPy's rule; ShapeError naming the shapes if there is none."""
     rank = max((len(s) for s in shapes), default=0)
     out: list[int] = []
     for d in range(-rank, 0):
         sizes = {s[d] for s in shapes if len(s) >= -d} - {1}
         if len(sizes) > 1:
-            raise ValueError(
+            raise ShapeError(
                 f"{who}: Incompatible shapes for broadcasting: "
                 f"{', '.join(str(tuple(s)) for s in shapes)}"
             )
@@ -206,10 +210,7 @@ def broadcast(who: str, *args: Any) -> tuple[Any, ...]:
         return args
     if config.numpy_rank_promotion != "allow":
         _check_rank_promotion(who, shapes)
-    try:
-        shape = broadcast_shapes(who, *shapes)
-    except ValueError as error:  # of an elementwise function, a TypeError as the field has it
-        raise TypeError(str(error)) from None
+    shape = broadcast_shapes(who, *shapes)
     return tuple([broadcast_to(x, shape) if s else x for x, s in zip(args, shapes, strict=True)])
 
 

@@ -20,6 +20,7 @@ from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof, typers
 from covector.runtime import device as devices
 from covector.runtime.native import native
+from covector.runtime.placement import on_one_device
 from covector.runtime.pool import ALIGNMENT, pool
 
 
@@ -341,7 +342,8 @@ class Array:
         if not aval.shape:
             raise TypeError("iteration over a 0-d array")
         row = ShapedArray(aval.shape[1:], aval.dtype, aval.weak_type)
-        return (like(self, copy_in(part), row) for part in host(self))
+        view, size = host(self), row.nbytes
+        return (like(self, copy_part(view, i, size), row) for i in range(len(view)))
 
     def __reversed__(self) -> Iterator[Array]:
         return reversed(list(self))
@@ -430,6 +432,11 @@ class _Frozen:
         }
 
 
+def _copy_part(source: np.ndarray, number: int, nbytes: int) -> Any:
+    """A buffer with a copy of `source[number]`, which takes so many bytes."""
+    return _copy_in(np.asarray(source[number]))
+
+
 def _freeze(elements: np.ndarray, nbytes: int) -> Any:
     """A read-only array over the memory of `elements`, which are dense."""
     if nbytes:
@@ -440,7 +447,7 @@ def _freeze(elements: np.ndarray, nbytes: int) -> Any:
 
 
 if _native is None:
-    wrap, replace_buffer = _wrap, _replace_buffer
+    wrap, replace_buffer, copy_part = _wrap, _replace_buffer, _copy_part
     host, copy_in, _keep = _host, _copy_in, _freeze
 else:
     wrap, replace_buffer = _native.wrap, _native.replace_buffer
@@ -451,6 +458,10 @@ else:
         if type(source) is not np.ndarray or not source.flags.c_contiguous:
             source = np.array(source, order="C", subok=False)
         return _native.copy_in(source, source.nbytes)  # type: ignore[union-attr]
+
+    def copy_part(source: np.ndarray, number: int, nbytes: int) -> Any:
+        """A buffer with a copy of `source[number]`, which takes so many bytes."""
+        return _native.copy_in(source, nbytes, number * nbytes)  # type: ignore[union-attr]
 
     pool.use(_native.allocator)
 
@@ -577,8 +588,8 @@ def representation(x: Array) -> str:
 
 #: Makes the sharding of an array on one device; the wiring puts the real class here.
 default_sharding: list[Callable[[Any], Any]] = []
-#: Lists the shards of an array; filled by `runtime.placement`.
-shards: list[Callable[[Array], list[Any]]] = []
+#: Lists the shards of an array; whoever knows arrays on several devices puts theirs here.
+shards: list[Callable[[Array], list[Any]]] = [on_one_device]
 
 
 def install_methods(methods: Mapping[str, Any]) -> None:

@@ -29,13 +29,16 @@ class Executable(Protocol):
 
     def run(self, args: Sequence[Array]) -> list[Array]:
         """Runs it on arrays whose types are exactly `in_avals`."""
+        ...
 
     def text(self, stage: str) -> str:
         """The program after a stage, such as 'jaxpr', 'loops', 'llvm', 'assembly'."""
+        ...
 
     @property
     def memory(self) -> MemoryStats:
         """Bytes it needs."""
+        ...
 
 
 class Backend(Protocol):
@@ -46,9 +49,11 @@ class Backend(Protocol):
 
     def compile(self, program: ClosedJaxpr) -> Executable:
         """Compiles a closed program; raises NotImplementedError for what it cannot express."""
+        ...
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Executable | None:
         """One operation for eager use; None if the backend has no rule for it."""
+        ...
 
 
 class NativeCode:

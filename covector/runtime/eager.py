@@ -137,7 +137,7 @@ class EagerFunction:
     """A function with an entry point of its own; see `eager`."""
 
     def __init__(self, fun: Callable[..., Any], constant: Any) -> None:
-        functools.update_wrapper(self, fun)
+        functools.update_wrapper(self, fun)  # type: ignore[arg-type]
         self._learner = Learner(self, fun, constant)
 
     def fallback(self, *args: Any, **names: Any) -> Any:
@@ -152,7 +152,7 @@ class EagerFunction:
         return f"<function {getattr(self, '__qualname__', '?')}>"
 
     def __reduce__(self) -> str:
-        return self.__qualname__  # pickled by name, as functions are
+        return self.__dict__["__qualname__"]  # pickled by name, as functions are
 
 
 def eager(

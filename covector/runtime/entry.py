@@ -257,7 +257,7 @@ class Entry:
         self.fallback = fallback
 
     def __repr__(self) -> str:
-        return f"Entry({self.fallback!r}, {self.record_count()} records)"
+        return f"Entry({self.fallback!r}, {record_count(self)} records)"
 
 
 #: The entries of Array's operators: `operators['__add__']` is tried before the Python function.
@@ -325,8 +325,8 @@ class Compiled:
 
     def text(self, stage: str) -> str:
         """The program after a stage; raises KeyError for a stage it does not have."""
-        found = self.code.stages[stage]
-        return found() if callable(found) else found
+        found: Any = self.code.stages[stage]
+        return str(found() if callable(found) else found)
 
     @property
     def memory(self) -> MemoryStats:
@@ -351,7 +351,8 @@ def _refresh_scalars() -> None:
         dtype = dtypes.python_scalar_dtype(kind)
         _scalars[kind] = ShapedArray((), dtype, kind is not bool)
     if _native is not None:
-        _native.set_scalars(*(_scalars[kind] for kind in NUMBERS), config.enable_x64)
+        weak_float, weak_int, strong_bool = (_scalars[kind] for kind in NUMBERS)
+        _native.set_scalars(weak_float, weak_int, strong_bool, config.enable_x64)
 
 
 def _on_option(option: Option, event: str) -> None:

@@ -22,51 +22,66 @@ class Native(Protocol):
 
     def array_type(self, cls: type) -> type:
         """`cls` (its methods; two slots: aval, buffer; sharding) as a type with native parts."""
+        ...
 
     def entry_type(self, cls: type) -> type:
         """`cls` as a type whose instances are called natively."""
+        ...
 
     def connect(
         self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any], deleted: Any
     ) -> None:
         """`resolve(x)` waits for, or refuses, an array without memory; `from_numpy` makes an array
         of a NumPy array; `deleted` is what a donated array holds."""
+        ...
 
     def add_record(self, entry: Any, pattern: Any, record: Any, always: bool) -> None:
         """Files a record of an entry under a pattern; always: whatever the quiet word says."""
+        ...
 
     def clear_records(self, entry: Any) -> None:
         """Forgets the records of an entry."""
+        ...
 
     def swap_records(self, entry: Any, records: Any) -> Any:
         """Gives an entry other records (what this returned before, or None); returns its own."""
+        ...
 
     def record_count(self, entry: Any) -> int:
         """How many records an entry has."""
+        ...
 
     def set_operator(self, name: str, entry: Any) -> None:
         """Puts an entry before the Python function of an operator of the array type."""
+        ...
 
     def set_scalars(self, weak_float: Any, weak_int: Any, strong_bool: Any, wide: bool) -> None:
         """The avals of Python numbers under the current options."""
+        ...
 
     def set_method(self, name: str, method: Any) -> bool:
         """Takes the Python function of a native operator of the array type; False if none is."""
+        ...
 
     def host(self, x: Any) -> np.ndarray:
         """The read-only NumPy array over an array's memory."""
+        ...
 
-    def copy_in(self, elements: np.ndarray, nbytes: int) -> Any:
-        """A buffer with a copy of a NumPy array's elements (C order)."""
+    def copy_in(self, elements: np.ndarray, nbytes: int, offset: int = 0) -> Any:
+        """A buffer with a copy of so many bytes of a NumPy array (C order) from an offset on."""
+        ...
 
     def wrap(self, aval: Any, buffer: Any, sharding: Any = ...) -> Any:
         """An array."""
+        ...
 
     def replace_buffer(self, x: Any, buffer: Any) -> None:
         """Gives an array another buffer, or what stands for one."""
+        ...
 
     def adopt(self, elements: np.ndarray, nbytes: int) -> Any:
         """A buffer that keeps a NumPy array and uses its memory."""
+        ...
 
 
 _offers: Final[list[Callable[[], Native | None]]] = []

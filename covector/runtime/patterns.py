@@ -274,6 +274,9 @@ def built_by(build: Callable[..., Any], outputs: int) -> tuple[Step, ...]:
     return (*leaves, ("NAMED", outputs, lambda items: build(*items)))
 
 
+_new_tuple: Final[Any] = tuple.__new__
+
+
 def _put_together(x: Any, steps: list[Step]) -> None:
     kind = type(x)
     if kind is int:
@@ -290,7 +293,7 @@ def _put_together(x: Any, steps: list[Step]) -> None:
         if kind in (tuple, list):
             steps.append(("TUPLE" if kind is tuple else "LIST", len(x), None))
         else:
-            steps.append(("NAMED", len(x), functools.partial(tuple.__new__, kind)))
+            steps.append(("NAMED", len(x), functools.partial(_new_tuple, kind)))
     else:
         raise TypeError(f"result_steps: no steps for a {kind.__name__}")
 

@@ -76,12 +76,15 @@ class Allocator(Protocol):
 
     def stats(self) -> tuple[int, int, int]:
         """Bytes in use, bytes cached, the peak of bytes in use."""
+        ...
 
     def trim(self, keep: int) -> int:
         """Gives cached blocks back to the system until `keep` bytes remain; returns bytes freed."""
+        ...
 
     def set_limit(self, nbytes: int) -> None:
         """Bounds what is cached."""
+        ...
 
 
 class PythonAllocator:

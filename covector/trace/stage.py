@@ -21,11 +21,11 @@ class StagedTracer(Tracer):
     __slots__ = ("source", "variable")
 
     def __init__(self, trace: StageTrace, var: Var, source: Any = None) -> None:
-        self._trace, self.variable, self.aval, self.source = trace, var, var.aval, source
+        self.owner, self.variable, self.aval, self.source = trace, var, var.aval, source
 
     def origin_message(self) -> str:
         """The user's line that made it, and the arguments that it depends on."""
-        trace = cast("StageTrace", self._trace)
+        trace = cast("StageTrace", self.owner)
         labels = trace.labels
         if self.variable in labels:
             return f"It is {labels[self.variable]}."
@@ -66,7 +66,7 @@ class StageTrace(Trace):
 
     def atom(self, x: Any) -> Atom:
         """`x` as an operand: its variable, a literal, or the variable of a captured constant."""
-        if isinstance(x, StagedTracer) and x._trace is self:  # pyright: ignore[reportPrivateUsage]
+        if isinstance(x, StagedTracer) and x.owner is self:
             return x.variable
         if isinstance(x, Tracer):
             check_alive(x)

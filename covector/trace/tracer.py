@@ -38,9 +38,9 @@ class Trace:
 class Tracer:
     """A traced value: knows its trace and its abstract value."""
 
-    __slots__ = ("__weakref__", "_trace", "aval")
+    __slots__ = ("__weakref__", "aval", "owner")
 
-    _trace: Trace
+    owner: Trace
     aval: ShapedArray
 
     @property
@@ -155,7 +155,7 @@ typers[Tracer] = _aval
 
 def check_alive(tracer: Tracer) -> None:
     """Raise UnexpectedTracerError if the trace of `tracer` has ended."""
-    if not tracer._trace.alive:  # pyright: ignore[reportPrivateUsage]
+    if not tracer.owner.alive:
         raise errors.UnexpectedTracerError(leak_message(tracer))
 
 
@@ -163,7 +163,7 @@ def leak_message(tracer: Tracer) -> str:
     """What a leaked tracer is, and what to do."""
     frame = user_frame()
     where = f" at {frame}" if frame else ""
-    trace = tracer._trace  # pyright: ignore[reportPrivateUsage]
+    trace = tracer.owner
     return (
         f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} was used"
         f"{where} after the {trace.what or 'transformation'} that made it had ended. "

@@ -17,7 +17,7 @@ class JVPTracer(Tracer):
     __slots__ = ("primal", "tangent")
 
     def __init__(self, trace: JVPTrace, primal: Any, tangent: Any) -> None:
-        self._trace, self.primal, self.tangent = trace, primal, tangent
+        self.owner, self.primal, self.tangent = trace, primal, tangent
         self.aval = typeof(primal)
 
     def __bool__(self) -> bool:
@@ -48,7 +48,7 @@ class JVPTrace(Trace):
         tangents: list[Any] = []
         moving = False
         for x in args:
-            if type(x) is JVPTracer and x._trace is self:
+            if type(x) is JVPTracer and x.owner is self:
                 primals.append(x.primal)
                 tangents.append(x.tangent)
                 moving = True
@@ -74,7 +74,7 @@ class JVPTrace(Trace):
 
     def unwrap(self, x: Any) -> tuple[Any, Any]:
         """(primal, tangent or None) of a result."""
-        if type(x) is JVPTracer and x._trace is self:
+        if type(x) is JVPTracer and x.owner is self:
             return x.primal, x.tangent
         return x, None
 

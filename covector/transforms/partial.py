@@ -28,7 +28,7 @@ class PartialTrace(StageTrace):
 
     def process(self, op: Any, args: Any) -> Any:
         """Known: the parent's meaning.  Unknown: an equation, or the op's own `partial` rule."""
-        unknown = [type(x) is StagedTracer and x._trace is self for x in args]
+        unknown = [type(x) is StagedTracer and x.owner is self for x in args]
         if not any(unknown):
             context.trace = self.parent
             try:
@@ -96,7 +96,7 @@ def split_jaxpr(
         try:
             with current_trace(trace):
                 outputs = eval_jaxpr(body, jaxpr.consts, *args)
-            mask = [type(x) is StagedTracer and x._trace is trace for x in outputs]
+            mask = [type(x) is StagedTracer and x.owner is trace for x in outputs]
             staged = trace.finish([x for x, u in zip(outputs, mask, strict=True) if u])
         finally:
             trace.alive = False
@@ -111,4 +111,3 @@ def split_jaxpr(
     )
     residuals = [v.aval for v in staged.constvars]
     return known, ClosedJaxpr(as_args, []), shape["mask"], residuals
-

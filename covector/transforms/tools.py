@@ -98,9 +98,7 @@ class Tools:
 
     def split_jaxpr(self, jaxpr: ClosedJaxpr, unknown: Sequence[bool]) -> Any:
         """See `partial.split_jaxpr`."""
-        return _cached(
-            jaxpr, ("split", tuple(unknown)), lambda: split_jaxpr(jaxpr, unknown, self)
-        )
+        return _cached(jaxpr, ("split", tuple(unknown)), lambda: split_jaxpr(jaxpr, unknown, self))
 
     def transpose_jaxpr(
         self, jaxpr: ClosedJaxpr, linear: Sequence[bool], cts_given: Sequence[bool]
@@ -155,7 +153,7 @@ def _cached(jaxpr: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
     """`make()`, remembered on the program unless its constants belong to a running trace."""
     if jaxpr.consts:
         return make()
-    cache = jaxpr.jaxpr._cache
+    cache = jaxpr.jaxpr.derived
     if key not in cache:
         cache[key] = make()
     return cache[key]

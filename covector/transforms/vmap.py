@@ -19,7 +19,7 @@ class BatchTracer(Tracer):
     __slots__ = ("dim", "val")
 
     def __init__(self, trace: BatchTrace, val: Any, dim: int) -> None:
-        self._trace, self.val, self.dim = trace, val, dim
+        self.owner, self.val, self.dim = trace, val, dim
         aval = typeof(val)
         shape = aval.shape[:dim] + aval.shape[dim + 1 :]
         self.aval = ShapedArray(shape, aval.dtype, aval.weak_type)
@@ -43,7 +43,7 @@ class BatchTrace(Trace):
         dims: list[int | None] = []
         batched = False
         for x in args:
-            if type(x) is BatchTracer and x._trace is self:
+            if type(x) is BatchTracer and x.owner is self:
                 values.append(x.val)
                 dims.append(x.dim)
                 batched = True
@@ -69,7 +69,7 @@ class BatchTrace(Trace):
 
     def unwrap(self, x: Any) -> tuple[Any, int | None]:
         """(value, batch axis or None) of a result."""
-        if type(x) is BatchTracer and x._trace is self:
+        if type(x) is BatchTracer and x.owner is self:
             return x.val, x.dim
         return x, None
 

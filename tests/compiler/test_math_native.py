@@ -2,6 +2,7 @@
 
 import importlib.util
 import pathlib
+import re
 
 import numpy as np
 import pytest
@@ -88,3 +89,39 @@ def test_the_coefficients_can_be_made_again():
         np.testing.assert_allclose(found, stored, rtol=1e-6)
         assert error < 1e-3
     assert tool.turn_words(20) == list(coefficients.TURN_WORDS)
+
+
+#: Intrinsics that are instructions on AVX2, AVX-512 and NEON.
+INSTRUCTIONS = {
+    "fma", "fabs", "sqrt", "floor", "ceil", "trunc", "round", "roundeven", "copysign", "maximum",
+    "minimum", "vector.reduce.or",
+}  # fmt: skip
+
+
+def text_of(op: str, dtype: str) -> tuple[str, set[str]]:
+    labels = ("x", "y")[: ARITY[op]]
+    value = expr(op, dtype, *(load(v, (affine("i"),), dtype) for v in labels))
+    body = [For("i", Affine(), affine("n"), [Store("out", (affine("i"),), value)], "vector", 1)]
+    buffers = [Buffer(v, (affine("n"),), dtype, "in") for v in labels]
+    buffers.append(Buffer("out", (affine("n"),), dtype, "out"))
+    return emit(Kernel("f", {b.name: b for b in buffers}, body, ("n",)), host())
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("op", OPS)
+def test_no_library_is_called_and_nothing_is_scalarised(op, dtype):
+    text, _ = text_of(op, dtype)
+    assert "frem" not in text
+    called = set(re.findall(r"call [^@\n]*@llvm\.([a-z.]+?)\.v?\d*[fi]\d+", text))
+    assert called <= INSTRUCTIONS
+
+
+@pytest.mark.parametrize("op", ["sin", "cos", "tan"])
+def test_a_rare_path_is_behind_its_branch(op):
+    text, _ = text_of(op, "float32")
+    usual, rare = [], []
+    for block in re.split(r"\n(?=\w+:)", text):
+        (rare if block.startswith("then") else usual).append(block)
+    # the reduction of a huge float32 is the only part in float64
+    assert "double" not in "".join(usual)
+    assert "double" in "".join(rare)

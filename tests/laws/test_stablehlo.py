@@ -106,6 +106,6 @@ def test_a_whole_program_runs_on_xla() -> None:
     lowered = cv.jit(step).lower(x)
     text = lowered.as_text()
     assert text.startswith("module @jit_step {")
-    captured = [np.asarray(c) for c in lowered._traced.captured]
+    captured = [np.asarray(c) for c in lowered.traced.captured]
     (got,) = run_on_xla(text, [*captured, x])
     np.testing.assert_allclose(got, np.asarray(step(x)), rtol=1e-5)

@@ -58,11 +58,8 @@ def test_unary(function, jax):
 
 @pytest.mark.parametrize("function", BINARY)
 def test_binary(function, jax):
-    # Every operand with itself and with two others, in either order.
-    pairs = [(x, x) for x in OPERANDS]
-    for step in (1, 5):
-        shifted = OPERANDS[step:] + OPERANDS[:step]
-        pairs += [*zip(OPERANDS, shifted, strict=True), *zip(shifted, OPERANDS, strict=True)]
+    shifted = OPERANDS[4:] + OPERANDS[:4]
+    pairs = [*zip(OPERANDS, OPERANDS, strict=True), *zip(OPERANDS, shifted, strict=True)]
     pairs = [p for p in pairs if (function, *p) not in DIFFERENT]
     found = differences([f"m.{function}({x}, {y})" for x, y in pairs], names(cv), names(jax))
     assert not found, "\n".join(found)

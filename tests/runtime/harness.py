@@ -35,6 +35,14 @@ def f(buffers: word, symbols: word) -> None:
     store_f32(arena, hidden + a + a + b)
     store_f32(buffers[5], load_f32(arena))
 """
+# Output i = argument i, for so many of them as the symbol says.
+COPY_ALL = """
+def f(buffers: word, symbols: word) -> None:
+    i = 0
+    while i < symbols[0]:
+        store_f32(buffers[symbols[0] + i], load_f32(buffers[i]))
+        i += 1
+"""
 # out = first + second, in double precision.
 ADD_WIDE = """
 def f(buffers: word, symbols: word) -> None:

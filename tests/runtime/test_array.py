@@ -67,6 +67,16 @@ def test_place():
     assert arrays.like(placed, x.buffer).committed
 
 
+def test_shards():
+    x = make([1.0, 2.0], "float32")
+    (shard,) = x.addressable_shards
+    assert shard.data is x
+    assert x.addressable_data(0) is x
+    assert len(x.global_shards) == 1
+    index = "index=(slice(None, None, None),)"
+    assert repr(shard) == f"Shard(device=CpuDevice(id=0), {index}, replica_id=0, data=[1. 2.])"
+
+
 def test_no_constructor():
     with pytest.raises(TypeError, match="asarray"):
         Array([1, 2])

@@ -18,7 +18,17 @@ from covector.runtime.entry import Compiled, Entry, Record, callable_class
 from covector.runtime.native import native
 from covector.runtime.patterns import Pattern, built_by, pattern_of, result_steps
 from covector.runtime.pool import pool
-from tests.runtime.harness import ADD, ADD_INT, ADD_WIDE, PICK, THREE, WAIT, code, f32
+from tests.runtime.harness import (
+    ADD,
+    ADD_INT,
+    ADD_WIDE,
+    COPY_ALL,
+    PICK,
+    THREE,
+    WAIT,
+    code,
+    f32,
+)
 
 needs_native = pytest.mark.skipif(native() is None, reason="without the native runtime")
 Point = collections.namedtuple("Point", "x y")
@@ -332,6 +342,29 @@ def test_structures_that_have_no_pattern():
     for args in [({s: 1} if False else {(1, 2): s},), ({"a": s, 1: s},), (object(),), ("text",),
                  (collections.OrderedDict(a=s),), (np.float32(2),)]:  # fmt: skip
         assert pattern_of(args) is None
+
+
+@pytest.mark.parametrize("count", [1, 100, 150, 500, 3000])
+def test_large_structures(count):
+    tree = {f"leaf {i:04}": [scalar(i)] for i in range(count)}
+    entry = Entry(missed)
+    example = {f"leaf {i:04}": (i, None) for i in range(count)}
+    record = Record(
+        code(COPY_ALL, symbols=[count]),
+        [f32()] * count,
+        [f32()] * count,
+        result=result_steps(example),
+    )
+    entry.add_record(pattern_of((tree,)), record)
+    result = entry(tree)
+    assert list(result) == list(tree)
+    assert [float(v[0]) for v in result.values()] == list(range(count))
+    assert refused(entry, dict(list(tree.items())[1:]))
+    args = [scalar(i) for i in range(count)]
+    flat = Entry(missed)
+    flat.add_record(Pattern(count, (), None), record)
+    assert [float(v[0]) for v in flat(*args).values()] == list(range(count))
+    assert refused(flat, *args[1:])
 
 
 def test_keywords():

@@ -27,24 +27,24 @@ class CpuBackend:
     name = "cpu"
     platform = "cpu"
 
-    def compile(self, closed: ClosedJaxpr) -> Compiled:
+    def compile(self, program: ClosedJaxpr) -> Compiled:
         """Machine code of a program, from the disk cache if it was made before.
 
         NotImplementedError for what has no native rule.
         """
         # Who wants to see the passes wants them to run.
-        if closed.consts or log.wanted(3):
-            compiled, consts = _compile(closed)
+        if program.consts or log.wanted(3):
+            compiled, consts = _compile(program)
         else:
-            compiled, consts = _from_disk(closed)
+            compiled, consts = _from_disk(program)
         code = NativeCode(
             compiled.address,
             hidden=consts,
             arena=compiled.arena,
             keep=compiled,
-            stages=_stages(closed),
+            stages=_stages(program),
         )
-        return Compiled(code, closed.in_avals, closed.out_avals)
+        return Compiled(code, program.in_avals, program.out_avals)
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
         """Machine code of one operation: for every size where it has a normal form."""

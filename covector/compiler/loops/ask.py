@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, final
 
+from covector.compiler.loops.costs import MEMORY_COST, READ_COST, WHOLE_FOLD, product
 from covector.compiler.loops.domain import FoldRef, FoldResult, MustBuffer, Refusal, Split
 from covector.compiler.loops.graph import Node
 from covector.ir.index import ZERO, Affine, Data, Quotient, affine
@@ -77,6 +78,7 @@ class Asking:
         ref = FoldRef(node, index, kind)
         need: frozenset[str] = frozenset().union(*map(low.axes_of, index)) if index else frozenset()
         ref.need, ref.loops, ref.values, ref.init = need, tuple(loops), values, init
+        self._admit(ref)
         ref.dtypes = tuple(v.dtype for v in values)
         ref.names = tuple(
             expr("name", d, extra=FoldResult(ref, k)) for k, d in enumerate(ref.dtypes)
@@ -84,6 +86,25 @@ class Asking:
         if pair:
             return ref.names[0], cast(ref.names[1], given[1])
         return cast(ref.names[0], given[0])
+
+    def _admit(self, ref: FoldRef) -> None:
+        """Refuse, before what it is made of is looked at, a fold inside a fold, one that would run
+        far more often than it has results, and one that should be a kernel of its own."""
+        low, value = self.low, ref.node.outs[0]
+        if not ref.need <= low.own.keys():
+            raise MustBuffer(value)
+        places = low.places.setdefault(ref.node, {})
+        places[ref.index] = None
+        trips = [(high - lo).constant for lo, high in (low.box[a] for a in ref.need)]
+        extents = [(high - lo).constant for _, lo, high in ref.loops]
+        if value.size is None or None in trips or None in extents:
+            return
+        count, volume = product(n or 0 for n in trips), product(n or 0 for n in extents)
+        again = volume * (count - value.size) + volume * count * (len(places) - 1)
+        if again > MEMORY_COST * value.size + READ_COST * count:
+            raise MustBuffer(value)
+        if not ref.need and low.own and volume > WHOLE_FOLD:
+            raise MustBuffer(value)
 
     def piece(self, i: Any, lengths: Sequence[Any]) -> tuple[int, Affine]:
         """Which piece holds `i` over the whole domain; cuts the domain where it is not one."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import final
 
+from covector.compiler.loops.costs import COST
 from covector.compiler.loops.interpret import identity
-from covector.compiler.loops.place import COST
 from covector.compiler.loops.program import (
     Buffer,
     Fold,

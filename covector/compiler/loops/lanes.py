@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 from covector.compiler.loops.address import Accesses
 from covector.compiler.loops.columns import panel_width, panels
+from covector.compiler.loops.costs import COST
 from covector.compiler.loops.domain import walk_deep
-from covector.compiler.loops.place import COST
 from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
 from covector.compiler.loops.strides import Strides, mentions, step_along
 from covector.compiler.loops.transform import all_statements, bounds, expressions

@@ -39,7 +39,8 @@ class Lowering:
 
     __slots__ = (
         "ask", "asked", "box", "deep", "domain", "done", "factors", "fold_axes", "folds",
-        "in_memory", "own", "ranges", "recompute", "root_index", "said", "scratch", "targets",
+        "in_memory", "own", "places", "ranges", "recompute", "root_index", "said", "scratch",
+        "targets",
     )  # fmt: skip
 
     def __init__(
@@ -57,6 +58,8 @@ class Lowering:
         self.ranges: dict[Affine, tuple[Affine, Affine]] = {}
         self.deep: dict[Affine, frozenset[str]] = {}
         self.asked: dict[Node, int] = {}
+        #: the indices at which each node's folds are wanted
+        self.places: dict[Node, dict[tuple[Affine, ...], None]] = {}
         self.said: dict[Any, tuple[Expr, ...]] = {}
         self.fold_axes: dict[tuple[Affine, ...], tuple[list[Loop], list[Affine]]] = {}
         self.ask = Asking(self)

@@ -7,11 +7,13 @@ reduction, or a library call; what a step loads and nobody has made yet becomes 
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Sequence
 from typing import final
 
 from covector.compiler.loops.address import Accesses, linear
-from covector.compiler.loops.domain import Apart, MustBuffer, Refusal
+from covector.compiler.loops.costs import COST
+from covector.compiler.loops.domain import Apart, MustBuffer
 from covector.compiler.loops.graph import Graph, Node, Value
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
@@ -74,6 +76,10 @@ class Partition:
         #: Values in memory that no step makes yet; and which of them are computed from which.
         self.wanted: dict[Value, None] = {}
         self.users: dict[Value, dict[Value, None]] = {}
+        self.uses: dict[Value, int] = {}
+        for node in graph.nodes:
+            for a in {a for a in node.args if isinstance(a, Value)}:
+                self.uses[a] = self.uses.get(a, 0) + 1
         #: Values that share no kernel, since their steps would wait for one another.
         self.lone: set[Value] = set()
 
@@ -219,23 +225,60 @@ class Partition:
                 self._attempt(step)
                 break
             except (MustBuffer, Apart) as refusal:
-                value = refusal.args[0]
-                if step.group is not None and value in step.makes and len(step.makes) > 1:
-                    self._drop(step, value)
-                elif value in step.makes:
-                    raise RuntimeError(f"the planner cannot place {value} in a loop nest") from None
-                elif value not in self.memory:
+                value, several = refusal.args[0], len(step.makes) > 1
+                if value not in self.memory and value not in step.makes:
                     self.need(value)
-                elif trial or len(step.makes) == 1:
+                    self._need_shared(value)
+                elif trial:
                     raise
-                else:
+                elif value in step.makes and several:
+                    self._drop(step, value)
+                elif several:  # it would have to wait for what it makes itself
                     self.lone.update(step.makes)
                     for v in step.makes[1:]:
                         self._drop(step, v)
+                else:
+                    raise RuntimeError(f"the planner cannot place {value} in a loop nest") from None
         else:
             raise RecursionError(f"the planner found no placement for {step.makes}")
         for v in step.loads:
             self.need(v)
+
+    def _need_shared(self, value: Value) -> None:
+        """`value` is to be made by another step: give memory to what it is made of and others use
+        too, where making it twice would cost more."""
+        stack, seen = [value], {value}
+        while stack and len(seen) < 64:
+            node = stack.pop().node
+            assert node is not None
+            for v in node.args:
+                if isinstance(v, Expr) or v in seen or v.node is None or v in self.memory:
+                    continue
+                seen.add(v)
+                if self.uses.get(v, 0) < 2:
+                    stack.append(v)
+                elif v.node.rule == "kernel" and self._dear(v):
+                    self.need(v)
+
+    def _dear(self, value: Value) -> bool:
+        """Whether `value`, estimated from names of operations, costs more to make than memory."""
+        cost, size = 0.0, max(value.size or 1, 1)
+        streams = 0.0
+        stack, seen = [value], {value}
+        while stack:
+            v = stack.pop()
+            if v.node is None or v in self.memory:
+                streams += min(1.0, (v.size or 0) / size)
+                continue
+            work = max([v.size or 0, *(math.prod(n.const for n in s) for s in v.node.shapes)])
+            cost += COST.get(v.node.op.name, 1) * work / size
+            if cost + STREAM_COST * streams > WRITE_COST + 2 * STREAM_COST:
+                return True
+            for a in v.node.args:
+                if not isinstance(a, Expr) and a not in seen:
+                    seen.add(a)
+                    stack.append(a)
+        return cost + STREAM_COST * streams > WRITE_COST + 2 * STREAM_COST
 
     def _drop(self, step: Step, value: Value) -> None:
         step.makes.remove(value)
@@ -366,7 +409,7 @@ class Partition:
             assert new.kernel is not None
             good = len(new.makes) == len(makes) and not self._cyclic(new)
             good = good and traffic(new.kernel) < traffic(step.kernel) + apart
-        except Refusal:
+        except (MustBuffer, Apart):
             good = False
         if good:
             self._forget(step)

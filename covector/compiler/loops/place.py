@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from typing import Any, final
+from typing import final
 
+from covector.compiler.loops.costs import COST, ENDLESS, MEMORY_COST, READ_COST, product
 from covector.compiler.loops.domain import FoldRef, FoldResult, MustBuffer, Scratch
 from covector.compiler.loops.graph import Value
 from covector.compiler.loops.lower import Lowering
@@ -18,24 +19,8 @@ from covector.compiler.loops.schedule import Final, Level, parts_in
 from covector.ir.index import ZERO, Affine
 from covector.ir.scalar import Expr
 
-#: What a scalar operation costs, in additions; 1 where not listed.
-COST = {
-    "const": 0, "name": 0, "index": 1, "load": 1, "select": 1,
-    "div": 5, "rem": 8, "sqrt": 5, "rsqrt": 6, "cbrt": 20, "pow": 40,
-    "exp": 15, "exp2": 12, "expm1": 20, "log": 15, "log1p": 20, "sin": 20, "cos": 20, "tan": 30,
-    "asin": 20, "acos": 20, "atan": 20, "atan2": 30, "sinh": 25, "cosh": 20, "tanh": 20,
-    "asinh": 30, "acosh": 30, "atanh": 25, "logistic": 20, "erf": 25, "erfc": 30, "erf_inv": 30,
-    "lgamma": 60, "digamma": 60, "bessel_i0e": 40, "bessel_i1e": 40,
-}  # fmt: skip
-#: Where a sum of costs stops growing (a DAG's tree cost is exponential).
-ENDLESS = 1_000_000
-#: Writing and reading back one element, in additions.
-MEMORY_COST, READ_COST = 8, 2
 #: Scratch of one row stays in L2, scratch for a whole kernel in L1.
 ROW_SCRATCH_BYTES, KERNEL_SCRATCH_BYTES = 256 * 1024, 32 * 1024
-#: A reduction to a few numbers that a bigger domain then uses is a kernel of its own (it can be
-#: spread over threads) beyond this many elements.
-WHOLE_FOLD = 16 * 1024
 #: Lowerings of one domain; the last one is taken as it is.
 ROUNDS = 12
 
@@ -154,7 +139,7 @@ def costs(low: Lowering) -> dict[Expr, int]:
                 each[e] = under // size
         elif e.op == "name" and isinstance(e.extra, FoldResult):
             ref = e.extra.ref
-            volume = _product((h - lo).constant or 1 for _, lo, h in ref.loops)
+            volume = product((h - lo).constant or 1 for _, lo, h in ref.loops)
             under = volume * sum(ops[v] + 1 for v in ref.values) * (ref.node.outs[0].size or 1)
             under += sum(below[v] for v in ref.values)
         else:
@@ -198,7 +183,6 @@ def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
     passes = _passes(low, finals)
     if passes is None:
         return False
-    _check_folds(low, passes)
     cost, depends = costs(low), dependences(low)
     asks: dict[Value, dict[tuple[int, Expr], None]] = {}
     queue: list[tuple[int, int, Value]] = []
@@ -220,8 +204,11 @@ def _decide(low: Lowering, finals: Sequence[Final]) -> bool:
         value = heapq.heappop(queue)[2]
         asked = asks[value]
         if _worth(value, asked, cost, depends, passes, low.recompute):
-            low.scratch[value] = _scratch_for(value, asked, low, passes)
-            asked = dict.fromkeys(list(asked)[:1])
+            scratch = low.scratch[value] = _scratch_for(value, asked, low, passes)
+            (k, leaf), *_ = asked  # from here on one fill asks, over the axes the value depends on
+            order = [a for a in passes[k].order if a in depends[leaf]]
+            asked = {(len(passes), leaf): None}
+            passes.append(Pass(scratch.rows, order, passes[k].trips, []))
             changed = True
         for k, leaf in asked:
             ask(k, [low.targets[leaf]])  # type: ignore[list-item]
@@ -252,26 +239,6 @@ def _worth(
         count += passes[k].evaluations(axes)
     size = value.size or 0
     return again * (count - size) > MEMORY_COST * size + READ_COST * count
-
-
-def _check_folds(low: Lowering, passes: Sequence[Pass]) -> None:
-    """Refuse folds that would run far more often than they have results, or that should be
-    kernels of their own."""
-    trips = passes[0].trips
-    whole = any(p.order and not p.level and p.evaluations(frozenset(p.order)) > 1 for p in passes)
-    places: dict[Any, set[Any]] = {}
-    for ref in low.folds:
-        places.setdefault(ref.node, set()).add(ref.index)
-    for ref in reversed(low.folds):  # the last first: what it needs is then out of sight
-        value = ref.node.outs[0]
-        count = _product(trips[a] for a in ref.need)
-        volume = _product(h.const - lo.const for _, lo, h in ref.loops)
-        again = volume * (count - (value.size or 0))
-        again += volume * count * (len(places[ref.node]) - 1)
-        if again > MEMORY_COST * (value.size or 0) + READ_COST * count:
-            raise MustBuffer(value)
-        if not ref.need and low.own and volume > WHOLE_FOLD and whole:
-            raise MustBuffer(value)
 
 
 def _scratch_for(
@@ -336,10 +303,3 @@ def _split(i: Affine, rows: Level, low: Lowering) -> tuple[Affine, Affine]:
         if axes <= rows:
             fixed = fixed + Affine(0, ((atom, c),))
     return fixed, i - fixed
-
-
-def _product(numbers: Any) -> int:
-    out = 1
-    for n in numbers:
-        out *= n
-    return out

@@ -1,7 +1,12 @@
 """The vector math library: every math operation as branch-free scalar IR (float32 and float64).
 
-`expand_all` rewrites what a kernel computes, so that it vectorises on any machine without a call
-into a C library; `evaluate` is the meaning that the tests compare with.
+`split_complex` and `expand_all` rewrite what a kernel computes, so that it vectorises on any
+machine without a call into a C library; `evaluate` is the meaning that the tests compare with.
+
+Errors are at most 2 ulp over the whole domain (denormals, huge angles, signed zeros, infinities
+and NaN as in IEEE 754 and C), most about 1.5; but erfc in float64 2.3, bessel_i0e and bessel_i1e
+in float64 4.5, lgamma and digamma in float64 3 and 4 for x > 0, for x < 0 small beside 1 only;
+erf_inv is as JAX's.  Complex functions: 3 eps of the result's size.  `tests/compiler` has a table.
 """
 
 from covector.compiler.math.complex_parts import split_complex

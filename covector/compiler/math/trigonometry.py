@@ -10,6 +10,8 @@ part stands under a `select_rare`.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import final
 
 from covector.compiler.math import coefficients
 from covector.compiler.math.formats import (
@@ -34,6 +36,7 @@ from covector.ir.scalar import Expr, bitcast, cast, expr, fma, select
 _HUGE = {"float32": 2.0**17, "float64": 2.0**26}
 
 
+@final
 class _Angle:
     """x = (n - ahead) unit + r + error, |r| <= unit / 2; `odd`: a sign bit, set for odd n."""
 
@@ -41,6 +44,9 @@ class _Angle:
 
     def __init__(self, r: Expr, error: Expr | None, odd: Expr) -> None:
         self.r, self.error, self.odd = r, error, odd
+
+
+_Way = Callable[[Expr, float, float, bool], _Angle]
 
 
 def _common(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
@@ -71,46 +77,45 @@ def _huge(x: Expr, half_turn: float, ahead: float, exact: bool) -> _Angle:
     return _Angle(rounded, error, F32.bits(cast(bitcast(odd, "float64"), "float32")))
 
 
-def _reduce(x: Expr, half_turn: float, ahead: float = 0.0, exact: bool = False) -> _Angle:
-    usual, huge = (way(x, half_turn, ahead, exact) for way in (_common, _huge))
+def _by_size(x: Expr, value: Callable[[_Way], Expr]) -> Expr:
+    """`value` of how x is reduced: one branch, which computes all that a huge angle needs."""
     is_huge = gt(absolute(x), _HUGE[x.dtype])
-
-    def either(rare: Expr | None, common: Expr | None) -> Expr | None:
-        if rare is None or common is None:
-            return None
-        return expr("select_rare", common.dtype, is_huge, rare, common)
-
-    r, odd = either(huge.r, usual.r), either(huge.odd, usual.odd)
-    assert r is not None
-    assert odd is not None
-    return _Angle(r, either(huge.error, usual.error), odd)
+    return expr("select_rare", x.dtype, is_huge, value(_huge), value(_common))
 
 
-def _sin_of(angle: _Angle) -> Expr:
-    """(-1)**n sin r for |r| <= pi / 2; its last rounding must not lead beyond 1."""
-    r = flip(angle.r, angle.odd)
+def _sin_of(x: Expr, ahead: float) -> Expr:
+    """sin(x + ahead pi) = (-1)**n sin r, |r| <= pi / 2, kept from rounding beyond 1."""
+
+    def signed(way: _Way) -> Expr:
+        angle = way(x, 1.0, ahead, False)
+        return flip(angle.r, angle.odd)
+
+    r = _by_size(x, signed)
     z = r * r
     return clamp(fma(r * z, horner(z, coefficients.SIN[r.dtype]), r), -1.0, 1.0)
 
 
 def sin(x: Expr) -> Expr:
-    return select(eq(x, 0.0), x, _sin_of(_reduce(x, 1.0)))  # for -0
+    return select(eq(x, 0.0), x, _sin_of(x, 0.0))  # for -0
 
 
 def cos(x: Expr) -> Expr:
     """sin(x + pi / 2): the half turn is added to the multiple of pi, not to x."""
-    return _sin_of(_reduce(x, 1.0, ahead=0.5))
+    return _sin_of(x, 0.5)
 
 
 def tan(x: Expr) -> Expr:
     """tan r, or -1 / tan r for odd n; the error of r, which -1 / r would show, is put back."""
-    angle = _reduce(x, 0.5, exact=True)
-    r = angle.r
-    assert angle.error is not None
-    z = r * r
-    rz, p = r * z, horner(z, coefficients.TAN[r.dtype])
-    t = fma(rz, p, r)
-    t = r + fma(rz, p, angle.error * fma(t, t, 1.0))
-    odd = lt(angle.odd, 0)
-    quotient = div(select(odd, format_of(x).const(-1.0), t), select(odd, t, 1.0))
-    return select(eq(x, 0.0), x, quotient)  # for -0
+
+    def value(way: _Way) -> Expr:
+        angle = way(x, 0.5, 0.0, True)
+        r, error = angle.r, angle.error
+        assert error is not None
+        z = r * r
+        rz, p = r * z, horner(z, coefficients.TAN[r.dtype])
+        t = fma(rz, p, r)
+        t = r + fma(rz, p, error * fma(t, t, 1.0))
+        odd = lt(angle.odd, 0)
+        return div(select(odd, format_of(x).const(-1.0), t), select(odd, t, 1.0))
+
+    return select(eq(x, 0.0), x, _by_size(x, value))  # for -0

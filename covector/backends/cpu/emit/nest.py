@@ -112,7 +112,7 @@ class Nest:
             other = b.splat(self._value(rare, inner), lanes)
             return [b.select(when, other, value)]
 
-        return b.branch(some, inside, lambda: [value])[0]
+        return b.branch(some, inside, lambda: [value], rare=True)[0]
 
     def _order(self, root: Expr) -> list[Expr]:
         """Nodes below `root` in the order of evaluation, data-dependent indices included."""

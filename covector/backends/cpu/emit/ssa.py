@@ -55,7 +55,8 @@ class Scope:
     """An open region of code.
 
     kind: 'top'; 'pre', what runs once before a loop that has at least one trip; 'loop', its body;
-    'if', one side of a branch.  `sure`: (of a 'pre') it runs whenever its surroundings do.
+    'if', one side of a branch; 'rare', a side seldom run, out of which nothing is moved that would
+    then run each time.  `sure`: (of a 'pre') it runs whenever its surroundings do.
     """
 
     __slots__ = ("block", "kind", "known", "sure")
@@ -126,6 +127,11 @@ class Builder:
             for a in args:
                 if a.level > level:
                     level = a.level
+            below = level + 1
+            while below < len(self.scopes) and self.scopes[below].kind == "rare":
+                if keep and (op, type, extra, args) in self.scopes[level].known:
+                    break
+                level, below = below, below + 1
         scope = self.scopes[level]
         if keep:
             key = (op, type, extra, args)
@@ -325,11 +331,15 @@ class Builder:
         condition: Value,
         body: Callable[[], list[Value]],
         orelse: Callable[[], list[Value]] | None = None,
+        rare: bool = False,
     ) -> list[Value]:
-        """Runs one of two bodies; their results (alike in number and type) meet after them."""
+        """Runs one of two bodies; their results (alike in number and type) meet after them.
+
+        `rare`: the first is seldom run, and all its work belongs to it.
+        """
         outer = self.scopes[-1]
         guard, here = outer.block, self.block("then")
-        self.scopes.append(Scope(here, "if"))
+        self.scopes.append(Scope(here, "rare" if rare else "if"))
         results = body()
         ends = [(results, self.scopes.pop().block)]
         other = None

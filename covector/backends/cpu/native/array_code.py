@@ -279,17 +279,21 @@ def adopt(module: word, args: word, count: word) -> word:
 
 
 def copy_in(module: word, args: word, count: word) -> word:
-    """METH_FASTCALL (array, nbytes): a Buffer with a copy of the elements of a NumPy array.
+    """METH_FASTCALL (array, nbytes[, offset]): a Buffer with a copy of bytes of a NumPy array.
 
-    The caller has seen to the class (NumPy's own), the order and the size.
+    The caller has seen to the order and the size.
     """
+    offset = 0
+    if count == 3:
+        offset = PyLong_AsLongLongAndOverflow(args[2], stack(1))
+        count = 2
     if is_numpy(args, count) == 0:
         return 0
     nbytes = PyLong_AsLongLongAndOverflow(args[1], stack(1))
     buffer = new_buffer(nbytes)
     if buffer == 0:
         return 0
-    memmove(buffer.address, (args[0] + context.array_data)[0], nbytes)
+    memmove(buffer.address, (args[0] + context.array_data)[0] + offset, nbytes)
     return buffer
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import importlib
 import json
 import platform
 import sys
@@ -13,7 +14,6 @@ from typing import Any, Final, NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
-from numpy._core import _multiarray_umath
 
 from covector.backends.cpu import cache
 from covector.backends.cpu.link import CompiledModule, link
@@ -123,7 +123,8 @@ def _numpy_table() -> int:
     get = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
         ("PyCapsule_GetPointer", ctypes.pythonapi)
     )
-    return get(_multiarray_umath._ARRAY_API, None) or 0
+    core: Any = importlib.import_module("numpy._core._multiarray_umath")
+    return get(core._ARRAY_API, None) or 0
 
 
 _structures: Final[dict[type, Any]] = {}

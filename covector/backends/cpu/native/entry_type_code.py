@@ -17,7 +17,7 @@ from .capi import (
 from .entry_code import call_entry
 from .language import address_of, call, stack, text, word
 from .pool_code import context
-from .structs import Entry
+from .structs import Entry, Index
 
 
 def entry_new(kind: word, args: word, names: word) -> word:
@@ -67,7 +67,7 @@ def entry_traverse(self: word, visit: word, argument: word) -> word:
 def entry_clear(self: word) -> word:
     """tp_clear."""
     entry = Entry(self)
-    entry.index = 0
+    entry.index = Index(0)
     fallback = entry.fallback
     state = entry.state
     attributes = entry.dict
@@ -88,7 +88,7 @@ def entry_free(self: word) -> None:
     kind = entry.type
     if entry.weakrefs != 0:
         PyObject_ClearWeakRefs(self)
-    entry.index = 0
+    entry.index = Index(0)
     release(entry.fallback)
     release(entry.state)
     release(entry.dict)

@@ -147,9 +147,9 @@ def match(pattern: Pattern, args: word, leaves: word, integers: word) -> word:
     return 1
 
 
-def same_slice(x: Object, wanted: word) -> word:
+def same_slice(x: word, wanted: word) -> word:
     """Whether x is a slice with these parts; each is None or an exact int, so no code runs."""
-    if x.type != context.slice_type:
+    if Object(x).type != context.slice_type:
         return 0
     i = 0
     while i < 3:

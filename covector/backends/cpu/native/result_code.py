@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from .array_code import release
+from .array_code import ON_STACK, release
 from .capi import (
     Py_DecRef,
     Py_IncRef,
     PyDict_New,
     PyDict_SetItem,
+    PyErr_NoMemory,
     PyList_New,
     PyList_SetItem,
+    PyMem_RawFree,
+    PyMem_RawMalloc,
     PyObject_Vectorcall,
     PyTuple_New,
     PyTuple_SetItem,
@@ -29,7 +32,19 @@ def drop(objects: word, count: word) -> None:
 
 def build(record: Record, outputs: word) -> word:
     """The result's structure around the outputs: a new reference, or 0 with an exception."""
-    values = stack(record.result_steps + 2)
+    words = record.result_steps + 2
+    if words <= ON_STACK:
+        return build_in(record, outputs, stack(words))
+    room = PyMem_RawMalloc(8 * words)
+    if room == 0:
+        return PyErr_NoMemory()
+    result = build_in(record, outputs, room)
+    PyMem_RawFree(room)
+    return result
+
+
+def build_in(record: Record, outputs: word, values: word) -> word:
+    """As `build`; `values` is room for the parts."""
     argument = values + 8 * record.result_steps + 8
     top = 0
     step = record.result

@@ -121,7 +121,7 @@ class NativeRuntime:
         self.functions: dict[int, Any] = {}  # what `fallbacks` and `operators` point at
         self._fill_context()
         self.host: Callable[[Any], np.ndarray] = self._function("host", ONE)
-        self.copy_in: Callable[[np.ndarray, int], Any] = self._function("copy_in", FASTCALL)
+        self.copy_in: Callable[..., Any] = self._function("copy_in", FASTCALL)
         #: The program that runs others in sequence, see `runtime.sequence`.
         self.run_sequence = code.address("run_sequence")
         self.wrap: Callable[..., Any] = self._function("wrap", FASTCALL)
