@@ -16,7 +16,6 @@ NOT_YET: Final = frozenset(
     [
         "default_matmul_precision",
         "allow_f16_reductions",
-        "default_prng_impl",
         "threefry_partitionable",
         "enable_custom_prng",
         "legacy_prng_key",

@@ -54,6 +54,7 @@ PASSES: Final = (
         "fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"
     ),
     Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
+    Pass("absorb_results", _inside(absorb_transposes), "before sink_views moves them away"),
     Pass("sink_views", _inside(sink_views), "views are merged before they move, and again after"),
     Pass("simplify_again", _inside(simplify), "views that sinking brought together"),
     Pass("split_reductions", _inside(split_reductions), "after simplify, which would merge them"),

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from covector.ir.op import NATIVE_RULES, REASONS, Absent, Op
+from covector.ir.op import NATIVE_RULES, REASONS, Absent, Op, primitives
 
 #: The columns; `native` is whichever of `NATIVE_RULES` the primitive states.
 RULES: Final = (
@@ -54,7 +54,7 @@ def _cell(cls: type[Op], rule: str) -> str:
 def matrix() -> list[Row]:
     """Every primitive, by name."""
     return [
-        Row(name, tuple(mark(cls, r) for r in RULES)) for name, cls in sorted(Op.registry.items())
+        Row(name, tuple(mark(cls, r) for r in RULES)) for name, cls in primitives().items()
     ]
 
 

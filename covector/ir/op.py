@@ -134,7 +134,7 @@ class Op:
         if added:
             cls._fields = tuple(f for f in cls._fields if f not in added) + added
         if registered and "name" in cls.__dict__ and cls.name:
-            Op.registry[cls.name] = cls
+            Op.registry.setdefault(cls.name, cls)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         fields = self._fields
@@ -233,3 +233,9 @@ def has_rule(op: Op | type[Op], rule: str) -> bool:
     """Whether `op` states `rule` (an `Absent` is no rule)."""
     found = getattr(op, rule)
     return found is not None and not isinstance(found, Absent)
+
+
+def primitives() -> dict[str, type[Op]]:
+    """The primitives that the package itself declares, by name."""
+    own = {n: c for n, c in Op.registry.items() if c.__module__.startswith("covector.")}
+    return dict(sorted(own.items()))

@@ -127,7 +127,7 @@ def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0
     >>> cnp.frombuffer(b"ab", dtype="uint8").tolist()
     [97, 98]
     """
-    return array(np.frombuffer(buffer, dtypes.as_dtype(dtype), count, offset))
+    return array(np.frombuffer(buffer, _plain_dtype(dtype), count, offset))
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
@@ -137,7 +137,12 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
     >>> cnp.fromstring("1 2", dtype=int, sep=" ").tolist()
     [1, 2]
     """
-    return array(np.fromstring(string, dtypes.as_dtype(dtype), count, sep=sep))
+    return array(np.fromstring(string, _plain_dtype(dtype), count, sep=sep))
+
+
+def _plain_dtype(dtype: Any) -> Any:
+    """A dtype as users write it, such as NumPy knows."""
+    return dtypes.physical_dtype(dtypes.as_dtype(dtype))
 
 
 # From Python values
@@ -205,7 +210,7 @@ def _from_numpy(x: np.ndarray, wanted: Any) -> Any:
     if convert.is_kind(x.dtype, np.complexfloating) and not convert.is_kind(
         dtype, np.complexfloating
     ):
-        x = x.real
+        x = np.real(x)
     with np.errstate(all="ignore"):
         converted = x.astype(dtypes.physical_dtype(dtype), copy=False)
     return from_numpy(converted, ShapedArray(converted.shape, dtype))
@@ -346,7 +351,8 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 def _constant(who: str, shape: Any, value: int, dtype: Any, device: Any, out_sharding: Any) -> Any:
     wanted = dtypes.default_float() if dtype is None else user_dtype(dtype, who)
-    return placed(_filled(shape_of(shape, who), value, wanted), device, out_sharding)
+    out = ops.shape.full(shape_of(shape, who), value, wanted)
+    return placed(as_array(out), device, out_sharding)
 
 
 def full_like(

@@ -6,12 +6,12 @@ Contraction paths are opt_einsum's (D. Smith and J. Gray, 2018).
 from __future__ import annotations
 
 import functools
+import operator
+import string
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import opt_einsum
-from opt_einsum.parser import parse_einsum_input
 
 from covector import ops
 from covector.api.arrays import as_array
@@ -69,6 +69,12 @@ def einsum_path(subscripts: Any, /, *operands: Any, optimize: Any = "auto") -> A
     """
     written, values = _separate(subscripts, operands)
     shapes = [typeof(x).shape for x in convert.operands("einsum_path", *values)]
+    return _contract_path(written, shapes, optimize)
+
+
+def _contract_path(written: str, shapes: Sequence[Any], optimize: Any) -> tuple[Any, Any]:
+    import opt_einsum  # here: few programs contract more than two arrays at once
+
     return opt_einsum.contract_path(written, *shapes, optimize=optimize, shapes=True)
 
 
@@ -87,13 +93,50 @@ def _separate(subscripts: Any, rest: Sequence[Any]) -> tuple[str, list[Any]]:
     return (f"{written}->{_text(items[-1])}" if len(items) % 2 else written), values
 
 
+LETTERS = string.ascii_lowercase + string.ascii_uppercase
+
+
+def _symbol(k: int) -> str:
+    """The k-th label: a letter, beyond those another sign."""
+    return LETTERS[k] if k < len(LETTERS) else chr(0x100 + k)
+
+
 def _text(labels: Sequence[Any]) -> str:
     try:
-        return "".join("..." if k is Ellipsis else opt_einsum.get_symbol(int(k)) for k in labels)
+        return "".join("..." if k is Ellipsis else _symbol(operator.index(k)) for k in labels)
     except TypeError:
         raise TypeError(
             f"einsum: labels of the interleaved form must be integers or ...; got {labels!r}"
         ) from None
+
+
+def _expanded(text: str, shapes: Sequence[tuple[int, ...]]) -> tuple[list[str], str]:
+    """(labels of the operands, labels of the result), with labels for what `...` stands for."""
+    written, arrow, output = text.partition("->")
+    terms = written.split(",")
+    if len(terms) != len(shapes):
+        raise ValueError(
+            f"Number of einsum subscripts, {len(terms)}, must be equal to the number of operands, "
+            f"{len(shapes)}."
+        )
+    rest = [k for k in range(0x1000, 0x1040) if chr(k) not in text]
+    hidden = "".join(map(chr, rest))
+    longest = 0
+    for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
+        if "." not in term:
+            continue
+        count = len(shape) - len(term.replace("...", "", 1))
+        if count < 0 or term.count(".") != 3 or "..." not in term:
+            raise ValueError(f"einsum: {term!r} does not fit operand {k}, of shape {shape}")
+        longest = max(longest, count)
+        # As in broadcasting, the last of the axes are the same ones.
+        terms[k] = term.replace("...", hidden[len(hidden) - count :])
+    ellipsis = hidden[len(hidden) - longest :] if longest else ""
+    if arrow:
+        return terms, output.replace("...", ellipsis)
+    used = "".join(terms)
+    once = sorted(c for c in set(used) - set(ellipsis) if used.count(c) == 1)
+    return terms, ellipsis + "".join(once)
 
 
 class Step(NamedTuple):
@@ -113,15 +156,8 @@ class Plan(NamedTuple):
 
 @functools.lru_cache(maxsize=1024)
 def _plan(written: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> Plan:
-    text = written.replace(" ", "")
-    terms = text.split("->")[0].split(",")
-    if len(terms) != len(shapes):
-        raise ValueError(
-            f"Number of einsum subscripts, {len(terms)}, must be equal to the number of operands, "
-            f"{len(shapes)}."
-        )
-    inputs, output, _ = parse_einsum_input((text, *shapes), shapes=True)
-    terms = inputs.split(",")
+    terms, output = _expanded(written.replace(" ", ""), shapes)
+    inputs = ",".join(terms)
     sizes = _sizes(terms, shapes)
     if unknown := set(output) - set(sizes):
         raise ValueError(
@@ -170,9 +206,7 @@ def _path(inputs: str, output: str, shapes: Any, optimize: Any) -> Sequence[Any]
         return [(0, 1), *((0, count - k) for k in range(2, count))]
     if optimize is True:
         optimize = "auto"
-    path, _ = opt_einsum.contract_path(
-        f"{inputs}->{output}", *shapes, optimize=optimize, shapes=True
-    )
+    path, _ = _contract_path(f"{inputs}->{output}", shapes, optimize)
     return path
 
 

@@ -30,7 +30,7 @@ class Range(NamedTuple):
 
     start: int
     step: int
-    count: int
+    count: int  # type: ignore[assignment]  # the tuple method is of no use here
 
 
 class Many(NamedTuple):

@@ -27,7 +27,7 @@ point = ops.pointwise
 
 #: For each float dtype: bits of the mantissa, bias of the exponent, the integer of its width.
 _FORMATS = {
-    np.dtype(dtypes.as_dtype(name)): (mantissa, bias, np.dtype(whole))
+    dtypes.as_dtype(name): (mantissa, bias, np.dtype(whole))
     for name, mantissa, bias, whole in (
         ("float16", 10, 15, np.int16),
         ("bfloat16", 7, 127, np.int16),

@@ -213,10 +213,10 @@ def _of_rows(x: Any, share: Any, method: str, skip_nan: bool, weights: Any) -> A
         (ordered,) = ops.sort.sort([x], last)
     else:
         ordered, weights = ops.sort.sort([x, weights], last)
+    some = ops.reduce.reduce_or(missing, (last,))
     if skip_nan:
         present = ops.reduce.reduce_sum(strong(point.not_(missing), dtype), (last,))
     else:
-        some = ops.reduce.reduce_or(missing, (last,))
         present = ops.shape.full(x.shape[:-1], n, dtype)
     rows = tuple(range(last))
     present = ops.shape.broadcast_in_dim(present, full, rows)

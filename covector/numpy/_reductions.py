@@ -112,19 +112,15 @@ def _summand(who: str, a: Any, dtype: Any, out: Any, promote: bool) -> tuple[Any
 
 def sum_dtype(dtype: Any, promote: bool = True) -> Any:
     """The dtype in which elements are added: narrow integers become default ones."""
+    if dtype.kind == "f":
+        return dtype
     default = dtypes.default_int()
     if dtype == np.bool_:
         return default
-    if promote and is_kind(dtype, np.unsignedinteger):
-        return np.dtype(f"uint{8 * max_size(dtype, default)}")
-    if promote and is_kind(dtype, np.integer):
-        return np.dtype(f"int{8 * max_size(dtype, default)}")
+    for kind, letter in ((np.unsignedinteger, "u"), (np.signedinteger, "i")):
+        if promote and is_kind(dtype, kind):
+            return np.dtype(f"{letter}{sorted((dtype.itemsize, default.itemsize))[1]}")
     return dtype
-
-
-def max_size(x: Any, y: Any) -> int:
-    """The greater of two dtypes' sizes in bytes."""
-    return x.itemsize if x.itemsize > y.itemsize else y.itemsize
 
 
 # Extrema

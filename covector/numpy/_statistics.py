@@ -48,8 +48,7 @@ def _dtypes(who: str, x: Any, dtype: Any) -> tuple[Any, Any]:
 def _count(x: Any, axes: tuple[int, ...], where: Any, dtype: Any, who: str) -> Any:
     """How many elements there are over `axes`: a number, or an array if `where` chooses."""
     if where is None:
-        return convert.number(np.zeros((), dtypes.to_real_dtype(dtype)),
-                              math.prod(x.shape[d] for d in axes))  # fmt: skip
+        return dtypes.to_real_dtype(dtype).type(math.prod([x.shape[d] for d in axes]))
     (where,) = operands(who, where)
     mask = convert.broadcast_to(nonzero_mask(where), x.shape)
     return ops.reduce.reduce_sum(strong(mask, dtypes.to_real_dtype(dtype)), axes)
@@ -58,6 +57,8 @@ def _count(x: Any, axes: tuple[int, ...], where: Any, dtype: Any, who: str) -> A
 def _divided(total: Any, count: Any) -> Any:
     """`total` over a real count."""
     count = convert.cast(count, typeof(total).dtype)
+    if isinstance(count, np.generic):
+        return point.div(total, count)
     return point.div(*convert.broadcast("mean", total, count))
 
 

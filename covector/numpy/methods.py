@@ -5,6 +5,7 @@ Binary operators return NotImplemented for foreign operands, so that Python asks
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,6 +33,8 @@ from covector.numpy import (
 from covector.runtime.array import Array
 from covector.trace.tracer import Tracer
 
+#: Editions of the array API standard (data-apis.org) that the functions follow.
+API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _OPERANDS = (Array, Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
 
@@ -134,6 +137,15 @@ def _contains(self: Any, other: Any) -> Any:
             f"`in` asks a 1-d array for an element; got shape {self.shape}: use any(x == y)"
         )
     return _reductions.any(_elementwise.equal(self, other))
+
+
+def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
+    """The module of functions for this array (the Python array API standard)."""
+    if api_version is not None and api_version not in API_VERSIONS:
+        raise ValueError(
+            f"api_version={api_version!r} is not available; wanted one of {API_VERSIONS}"
+        )
+    return sys.modules["covector.numpy"]
 
 
 def _round(self: Any, ndigits: int | None = None) -> Any:
@@ -338,5 +350,6 @@ def array_methods() -> dict[str, Any]:
         __reversed__=_reversed,
         __contains__=_contains,
         __round__=_round,
+        __array_namespace__=_array_namespace,
     )
     return {**out, **_methods(), **_properties()}

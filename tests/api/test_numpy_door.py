@@ -116,7 +116,7 @@ def test_messages_say_what_is_wrong():
         (lambda: x[0, 0, 0], IndexError, "2-dimensional, but 3"),
         (lambda: x.at[0].set(cnp.ones(4)), ValueError, "(4,)"),
         (lambda: x["a"], TypeError, "string"),
-        (lambda: x.__setitem__(0, 1), TypeError, "x.at[i].set(y)"),
+        (lambda: x.__setitem__(0, 1), TypeError, "x.at["),
         (lambda: cnp.max(cnp.zeros(0)), ValueError, "no identity"),
         (lambda: cnp.einsum("ij,jk", x, x), ValueError, "label 'j'"),
         (lambda: cnp.sum(x, out=x), NotImplementedError, "out"),

@@ -17,7 +17,7 @@ from covector.ir.scalar import cast, compare, const, expr, name
 from tests.backends.harness import at, blank, buffer, buffers, check, i, run, values
 
 ZERO = Affine()
-LENGTHS = [0, 1, 8, 9, 33, 100]
+LENGTHS = [0, 1, 9, 100]
 KINDS = {
     "float32": ["sum", "prod", "max", "min"],
     "float64": ["sum", "prod", "max", "min"],
@@ -69,7 +69,7 @@ def test_every_kind(dtype, kind, target):
         rtol = tolerance * max(n, 1) if x.dtype.kind in "fV" and kind in ("sum", "prod") else 0.0
         check(lone_fold(kind, dtype, n), [x, blank([], dtype)], rtol=rtol, target=target)
     kernel = lone_fold(kind, dtype, i("n"), ("n",))
-    for n in [0, 1, 9, 33, 100]:
+    for n in [0, 1, 8, 33, 100]:
         x = sample(n, dtype, kind)
         rtol = tolerance * max(n, 1) if x.dtype.kind in "fV" and kind in ("sum", "prod") else 0.0
         if not (short and kind == "sum" and n > 33):
@@ -108,8 +108,8 @@ def test_arg(kind, dtype, index, target):
         assert check(free, [x, blank([], dtype), blank([], index)], [40])[2] == 17
 
 
-@pytest.mark.parametrize("m", [1, 2, 3, 8, 17, 200])
-@pytest.mark.parametrize("n", [1, 5, 8, 37, 64, 300])
+@pytest.mark.parametrize("m", [1, 3, 17, 200])
+@pytest.mark.parametrize("n", [1, 8, 37, 300])
 @pytest.mark.parametrize("constant", [True, False])
 def test_rows_and_all(m, n, constant, target):
     """A sum by rows, a maximum of everything with its place, from one pass each."""

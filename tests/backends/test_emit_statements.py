@@ -68,9 +68,9 @@ def test_loops_that_start_late(bounds, target):
 
 
 @pytest.mark.parametrize("step", [-5, -4, -2, -1, 0, 2, 3, 4, 5, 8])
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int16", "bool"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
 def test_strided_reads_touch_nothing_beyond(step, dtype, target):
-    for n in SIZES[1:]:
+    for n in (1, 7, 9, 37):
         start = -step * (n - 1) if step < 0 else 0
         size = abs(step) * (n - 1) + 1
         place = Affine(start) + i("i") * step
@@ -358,7 +358,7 @@ def test_in_place_store_then_read(target):
     )
 
 
-@pytest.mark.parametrize("n", [1, 3, 5, 7, 8, 16, 50])
+@pytest.mark.parametrize("n", [1, 3, 7, 8, 50])
 @pytest.mark.parametrize("coefficient", [1, 3, -1])
 def test_quotients(n, coefficient, target):
     """Reshapes that were not factored away, contiguous or not."""
@@ -445,8 +445,8 @@ def test_deep_expression_needs_no_recursion():
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "bfloat16", "bool", "complex64"])
 def test_transposition_in_blocks(dtype, target):
     """Whole blocks, ragged edges, a second operand that is read along the rows."""
-    for m, n in [(16, 16), (70, 41), (3, 100), (33, 7)]:
-        for symbolic in (False, True):
+    for m, n in [(16, 16), (70, 41), (3, 20)]:
+        for symbolic in (False, True) if dtype == "float32" else (m == 3,):
             em, en = (i("m"), i("n")) if symbolic else (Affine(m), Affine(n))
             value = select(
                 at("c", "j", dtype="bool"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from covector import dtypes
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Op, Sample
+from covector.ir.op import Op, Sample, primitives
 
 # Importing the package declares the primitives.
 import covector  # noqa: F401  isort: skip
@@ -31,7 +31,7 @@ class Record(NamedTuple):
 
 def _records() -> list[Record]:
     out = []
-    for name, cls in sorted(Op.registry.items()):
+    for name, cls in primitives().items():
         if callable(cls.samples):
             for k, sample in enumerate(cls.samples()):
                 kinds = "-".join(

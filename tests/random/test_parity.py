@@ -172,9 +172,27 @@ def ways(name: str, draw: Draw, key: Any, x64: bool) -> tuple[Any, ...]:
     return eager, compiled, cv.vmap(lambda k: draw(ours, k))(both)[0]
 
 
-@pytest.mark.parametrize("x64", [False, True], ids=["x32", "x64"])
-@pytest.mark.parametrize("name", EXACT)
-@pytest.mark.filterwarnings("ignore:.*int64|.*float64|.*uint64:UserWarning")
+def cases(table: dict[str, Any]) -> Any:
+    """(name, x64): what names 64 bits under `enable_x64`, what depends on that both ways."""
+    found = []
+    for name in table:
+        if "64" not in name:
+            found.append((name, False))
+        if "64" in name or name in DEFAULTS:
+            found.append((name, True))
+    return pytest.mark.parametrize(("name", "x64"), found)
+
+
+#: Whose dtypes, or draws, are other ones under `enable_x64`.
+DEFAULTS = {
+    "split", "fold_in", "uniform(37,)", "uniform-ints", "randint", "randint-arrays",
+    "randint-floats", "randint-span", "randint-unsigned", "randint-past-uint8-0-256", "bernoulli",
+    "rademacher", "permutation", "permutation-rows", "choice", "choice-once", "choice-weighted",
+    "choice-weighted-once", "choice-weighted-ints", "categorical", "categorical-once", "geometric",
+}  # fmt: skip
+
+
+@cases(EXACT)
 def test_equal(name: str, x64: bool) -> None:
     draw = EXACT[name]
     with wide(x64):
@@ -185,9 +203,7 @@ def test_equal(name: str, x64: bool) -> None:
                 assert_equal(found, wanted)
 
 
-@pytest.mark.parametrize("x64", [False, True], ids=["x32", "x64"])
-@pytest.mark.parametrize("name", NEAR)
-@pytest.mark.filterwarnings("ignore:.*int64|.*float64|.*uint64:UserWarning")
+@cases(NEAR)
 def test_near(name: str, x64: bool) -> None:
     ulps, floor, draw = NEAR[name]
     with wide(x64):

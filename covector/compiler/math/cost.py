@@ -19,7 +19,7 @@ COST: Final[dict[str, int]] = {
     "max": 6, "min": 6, "ceil": 1, "trunc": 1, "round_away": 8, "is_finite": 2, "sign": 5,
     "nextafter": 17,
     "exp": 19, "exp2": 18, "expm1": 23, "log": 30, "log1p": 45, "logistic": 37,
-    "sin": 23, "cos": 23, "tan": 43, "asin": 27, "acos": 32, "atan": 30, "atan2": 44,
+    "sin": 22, "cos": 22, "tan": 41, "asin": 27, "acos": 32, "atan": 30, "atan2": 44,
     "sinh": 38, "cosh": 28, "tanh": 37, "asinh": 69, "acosh": 50, "atanh": 44,
     "erf": 34, "erfc": 82, "erf_inv": 65, "lgamma": 313, "digamma": 307,
     "bessel_i0e": 93, "bessel_i1e": 97,
