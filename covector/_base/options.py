@@ -17,8 +17,6 @@ NOT_YET: Final = frozenset(
         "default_matmul_precision",
         "allow_f16_reductions",
         "threefry_partitionable",
-        "enable_custom_prng",
-        "legacy_prng_key",
         "high_dynamic_range_gumbel",
         "softmax_custom_jvp",
         "debug_nans",

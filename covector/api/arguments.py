@@ -144,13 +144,13 @@ def argument_labels(fun: Any, given: Any, static: Sequence[int] = ()) -> list[st
     args, _ = given
     parameters = signature_of(fun)
     names = _positional_names(parameters) if parameters else []
-    count = len(args) + len(static)
-    places = [n for n in range(count) if n not in static]
+    count: int = len(args) + len(static)
+    places: list[int] = [n for n in range(count) if n not in static]
     labels: list[str] = []
     paths: list[Any] = [path for path, _ in tree.flatten_with_path(given)[0]]
     for path in paths:
         if path[0].idx == 0:
-            place: int = places[path[1].idx]
+            place = places[int(path[1].idx)]
             base = names[place] if place < len(names) else f"args[{place}]"
         else:
             base = str(path[1].key)

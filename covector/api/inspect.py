@@ -79,7 +79,7 @@ def typeof(x: Any) -> ShapedArray:
 
     >>> import covector as cv
     >>> cv.typeof(1.0)
-    ShapedArray(float32[], weak_type=True)
+    ShapedArray(f32[], weak_type=True)
     """
     return values.typeof(x)
 
@@ -96,7 +96,7 @@ def make_jaxpr(
 
     >>> import covector as cv
     >>> print(cv.make_jaxpr(lambda x: cv.lax.sin(x))(1.0))
-    { lambda ; a:f32[]* . let
+    { lambda ; a:f32[]*. let
         b:f32[]* = sin a
       in (b,) }
     """

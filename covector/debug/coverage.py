@@ -53,9 +53,7 @@ def _cell(cls: type[Op], rule: str) -> str:
 
 def matrix() -> list[Row]:
     """Every primitive, by name."""
-    return [
-        Row(name, tuple(mark(cls, r) for r in RULES)) for name, cls in primitives().items()
-    ]
+    return [Row(name, tuple(mark(cls, r) for r in RULES)) for name, cls in primitives().items()]
 
 
 def counts(rows: list[Row]) -> dict[str, int]:

@@ -292,7 +292,7 @@ def zeta(x: Any, q: Any) -> Any:
     """The Hurwitz zeta function: the sum of (k + q) ** -x over k = 0, 1, 2, …; floating point.
 
     >>> from covector import lax
-    >>> print(round(float(lax.zeta(2.0, 1.0)), 4))
+    >>> print(f"{float(lax.zeta(2.0, 1.0)):.4f}")
     1.6449
     """
     return ops.zeta.zeta(*spread("zeta", x, q))
@@ -302,8 +302,8 @@ def polygamma(m: Any, x: Any) -> Any:
     """The `m`-th derivative of `digamma` at `x`; both floating point, `m` a whole number.
 
     >>> from covector import lax
-    >>> print(lax.polygamma(1.0, float("inf")))
-    0.0
+    >>> print(f"{float(lax.polygamma(1.0, 1.0)):.4f}")
+    1.6449
     """
     return ops.zeta.polygamma(*spread("polygamma", m, x))
 

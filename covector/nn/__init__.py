@@ -81,3 +81,7 @@ def __getattr__(name: str) -> _Any:
     if name == "initializers":  # needs the random generators
         return _import_module("covector.nn.initializers")
     raise AttributeError(f"module 'covector.nn' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

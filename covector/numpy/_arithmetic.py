@@ -229,7 +229,8 @@ def power(x1: Any, x2: Any, /) -> Any:
     """
     x1, x2 = operands("power", x1, x2)
     if isinstance(x2, int) and not isinstance(x2, bool):
-        (x1,) = promote_numeric(x1)
+        if typeof(x1).dtype == np.bool_:
+            x1 = convert.cast(x1, np.dtype(np.int32))
         return point.square(x1) if x2 == 2 else point.integer_pow(array_operand("power", x1), x2)
     if is_kind(x2, np.integer) and is_kind(x1, np.inexact):
         dtype, weak = dtypes.result_type(x1, x2, return_weak_type_flag=True)

@@ -170,8 +170,25 @@ def _as_array(x: Any, dtype: Any, copied: bool) -> Any:
         return _from_numpy(_foreign(x), wanted)
     leaves = list(_leaves(x))
     if any(isinstance(v, (Array, Tracer)) or hasattr(v, "__jax_array__") for v in leaves):
-        return _stack(x, wanted or dtypes.result_type(*leaves))
+        dtype = wanted or dtypes.result_type(*leaves)
+        if isinstance(dtype, dtypes.ExtendedDType) or any(isinstance(v, Tracer) for v in leaves):
+            return _stack(x, dtype)
+        return _from_numpy(_on_host(x, dtype), dtype)
     return _from_numpy(_nested(x, leaves, wanted), wanted)
+
+
+def _on_host(x: Any, dtype: Any) -> np.ndarray:
+    """Nested sequences that hold concrete arrays."""
+    if isinstance(x, (list, tuple)):
+        parts = [_on_host(v, dtype) for v in x]
+        _check_shapes({v.shape for v in parts})
+        return np.stack(parts) if parts else np.zeros(0, dtype)
+    return np.asarray(_in_dtype(_as_array(x, None, False), dtype))
+
+
+def _check_shapes(shapes: set[tuple[int, ...]]) -> None:
+    if len(shapes) > 1:
+        raise TypeError(f"array: the elements of a sequence have different shapes: {shapes}")
 
 
 def _in_dtype(x: Any, wanted: Any) -> Any:
@@ -273,9 +290,7 @@ def _stack(x: Any, dtype: Any) -> Any:
     if not len(x):
         return _from_numpy(np.zeros(0), dtype)
     parts = [_stack(v, dtype) for v in x]
-    shapes = {typeof(v).shape for v in parts}
-    if len(shapes) > 1:
-        raise TypeError(f"array: the elements of a sequence have different shapes: {shapes}")
+    _check_shapes({typeof(v).shape for v in parts})
     return ops.shape.stack(parts)
 
 

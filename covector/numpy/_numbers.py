@@ -120,8 +120,8 @@ def angle(z: Any, deg: bool = False) -> Any:
     """The angle of a complex number in the plane, in radians, or degrees if `deg`.
 
     >>> import covector.numpy as cnp
-    >>> round(cnp.angle(1j).tolist(), 4)
-    1.5708
+    >>> f"{float(cnp.angle(1j)):.4f}"
+    '1.5708'
     """
     (z,) = operands("angle", z)
     if is_kind(z, np.complexfloating):
@@ -405,8 +405,8 @@ def deg2rad(x: Any, /) -> Any:
     """Degrees to radians.
 
     >>> import covector.numpy as cnp
-    >>> round(cnp.deg2rad(180.0).tolist(), 4)
-    3.1416
+    >>> f"{float(cnp.deg2rad(180.0)):.4f}"
+    '3.1416'
     """
     (x,) = promote_inexact(*operands("deg2rad", x))
     return point.mul(x, like(x, float(np.pi / 180)))
@@ -416,8 +416,8 @@ def rad2deg(x: Any, /) -> Any:
     """Radians to degrees.
 
     >>> import covector.numpy as cnp
-    >>> round(cnp.rad2deg(cnp.pi).tolist(), 3)
-    180.0
+    >>> f"{float(cnp.rad2deg(cnp.pi)):.2f}"
+    '180.00'
     """
     (x,) = promote_inexact(*operands("rad2deg", x))
     return point.mul(x, like(x, float(180 / np.pi)))

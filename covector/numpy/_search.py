@@ -71,16 +71,22 @@ def _goes_after(element: Any, v: Any, side: str) -> Any:
     return _less(element, v) if side == "left" else point.not_(_less(v, element))
 
 
+def _place_dtype(n: int) -> Any:
+    """The dtype of places in an array of `n` elements."""
+    return np.dtype(np.int32 if n < 1 << 31 else np.int64)
+
+
 def _compare_all(a: Any, v: Any, side: str) -> Any:
     wide = (*v.shape, a.size)
     elements = ops.shape.broadcast_in_dim(a, wide, (v.ndim,))
     values = ops.shape.broadcast_in_dim(v, wide, range(v.ndim))
-    after = cast(_goes_after(elements, values, side), dtypes.default_int())
+    after = cast(_goes_after(elements, values, side), _place_dtype(a.size))
     return ops.reduce.reduce_sum(after, (v.ndim,))
 
 
 def _halving(a: Any, v: Any, side: str) -> Any:
-    index, n = dtypes.default_int(), a.size
+    n = a.size
+    index = _place_dtype(n)
     low = ops.shape.full(v.shape, 0, index)
     high = ops.shape.full(v.shape, n, index)
     one, two = index.type(1), index.type(2)
@@ -105,7 +111,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     x, bins = (array_operand("digitize", v) for v in operands("digitize", x, bins))
     if bins.ndim != 1:
         raise ValueError(f"digitize: bins must be a 1-dimensional array; got {bins.shape}")
-    index = dtypes.default_int()
+    index = _place_dtype(bins.size)
     if not bins.size:
         return ops.shape.full(x.shape, 0, index)
     side = "left" if right else "right"

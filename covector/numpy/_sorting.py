@@ -130,7 +130,7 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     """
     x = array_operand("argpartition", a)
     _check_kth("argpartition", x, kth, axis)
-    return argsort(x, axis)
+    return argsort(x, axis, dtype=np.int32 if x.size < 1 << 31 else np.int64)
 
 
 def _check_kth(who: str, x: Any, kth: int, axis: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from covector import dtypes, ops
+from covector.api.arrays import device_put
 from covector.numpy import (
     _arithmetic,
     _at,
@@ -30,6 +31,7 @@ from covector.numpy import (
     _statistics,
     convert,
 )
+from covector.runtime import array as arrays
 from covector.runtime.array import Array
 from covector.trace.tracer import Tracer
 
@@ -124,11 +126,26 @@ def _setitem(self: Any, i: Any, x: Any) -> None:
 def _iter(self: Any) -> Any:
     if not self.ndim:
         raise TypeError("iteration over a 0-d array")
-    return iter(ops.shape.unstack(self))
+    return iter(_rows(self))
 
 
 def _reversed(self: Any) -> Any:
-    return iter(ops.shape.unstack(self)[::-1])
+    return iter(_rows(self)[::-1])
+
+
+def _rows(x: Any) -> list[Any]:
+    """The slices along the first axis; of a concrete array without an operation."""
+    if isinstance(x, Tracer):
+        return list(ops.shape.unstack(x))
+    aval = x.aval.update(shape=x.shape[1:])
+    return [arrays.wrap(aval, arrays.copy_in(row)) for row in arrays.host(x)]
+
+
+def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """The array on a device or in a sharding."""
+    if stream is not None:
+        raise NotImplementedError("to_device: the argument `stream` is not supported")
+    return device_put(self, device)
 
 
 def _contains(self: Any, other: Any) -> Any:
@@ -325,6 +342,7 @@ def _methods() -> dict[str, Any]:
         "sum": _reductions.sum,
         "swapaxes": _shape.swapaxes,
         "take": _indexing.take,
+        "to_device": _to_device,
         "trace": _diagonals.trace,
         "transpose": _transpose,
         "var": _statistics.var,

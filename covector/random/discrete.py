@@ -80,9 +80,7 @@ def geometric(
     u = unit_interval(keys, shape, p.dtype)
     one = scalar(1, p.dtype)
     u = cnp.where(u == 0, one, u)
-    return placed(
-        cnp.asarray(cnp.floor(cnp.log(u) / cnp.log1p(-p)) + one, wanted), out_sharding
-    )
+    return placed(cnp.asarray(cnp.floor(cnp.log(u) / cnp.log1p(-p)) + one, wanted), out_sharding)
 
 
 def permutation(

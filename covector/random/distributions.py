@@ -257,9 +257,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     return placed(cnp.sqrt(cnp.sum(parts * parts, -1)), out_sharding)
 
 
-def double_sided_maxwell(
-    key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None
-) -> Any:
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Maxwell numbers of random sign, times `scale`, plus `loc`.
 
     The result has the shape `shape` (that of the parameters, if it is empty) followed by the one

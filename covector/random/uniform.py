@@ -31,7 +31,7 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
 
     >>> from covector import random
     >>> random.bits(random.key(0), (2,), "uint8").tolist()
-    [101, 80]
+    [167, 146]
     """
     keys, _ = as_key(key, "bits")
     default = np.dtype(np.uint64 if dtypes.default_int().itemsize == 8 else np.uint32)

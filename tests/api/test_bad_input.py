@@ -5,34 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as onp
+import numpy as np
 import pytest
 
 import covector as cv
-import covector.numpy as np
+import covector.numpy as cnp
 from covector import lax
 
-ones = onp.ones
+ones = np.ones
 CASES: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
-    ("shape mismatch", TypeError, r"add.*\(3,\).*\(4,\)", lambda: np.ones(3) + np.ones(4)),
+    ("shape mismatch", TypeError, r"add.*\(3,\).*\(4,\)", lambda: cnp.ones(3) + cnp.ones(4)),
     ("dtype mismatch", TypeError, "add.*float32.*int32",
-     lambda: lax.add(np.ones(3), np.ones(3, "int32"))),
-    ("dtype kind", TypeError, "sin.*floating point.*i32", lambda: lax.sin(np.arange(3))),
-    ("unknown dtype", TypeError, "nonsense", lambda: np.zeros(3, "nonsense")),
-    ("object array", TypeError, "object", lambda: np.array([object()])),
-    ("a list", TypeError, "sin.*list.*position 0", lambda: np.sin([1.0])),
-    ("bad axis", ValueError, "axis 2.*dimension 1", lambda: np.sum(np.ones(3), axis=2)),
-    ("reshape", TypeError, r"\(7,\)", lambda: np.ones(6).reshape(7)),
-    ("too many indices", IndexError, "1-dimensional, but 2", lambda: np.ones(3)[0, 0]),
-    ("float index", TypeError, "integer or boolean", lambda: np.ones(3)[1.0]),
-    ("string index", TypeError, "string", lambda: np.ones(3)["a"]),
-    ("list index", TypeError, "non-tuple sequence", lambda: np.ones(3)[[0, 1]]),
-    ("contraction", TypeError, r"f32\[2,3\]", lambda: np.ones((2, 3)) @ np.ones((2, 3))),
+     lambda: lax.add(cnp.ones(3), cnp.ones(3, "int32"))),
+    ("dtype kind", TypeError, "sin.*floating point.*i32", lambda: lax.sin(cnp.arange(3))),
+    ("unknown dtype", TypeError, "nonsense", lambda: cnp.zeros(3, "nonsense")),
+    ("object array", TypeError, "object", lambda: cnp.array([object()])),
+    ("a list", TypeError, "sin.*list.*position 0", lambda: cnp.sin([1.0])),
+    ("bad axis", ValueError, "axis 2.*dimension 1", lambda: cnp.sum(cnp.ones(3), axis=2)),
+    ("reshape", TypeError, r"\(7,\)", lambda: cnp.ones(6).reshape(7)),
+    ("too many indices", IndexError, "1-dimensional, but 2", lambda: cnp.ones(3)[0, 0]),
+    ("float index", TypeError, "integer or boolean", lambda: cnp.ones(3)[1.0]),
+    ("string index", TypeError, "string", lambda: cnp.ones(3)["a"]),
+    ("list index", TypeError, "non-tuple sequence", lambda: cnp.ones(3)[[0, 1]]),
+    ("contraction", TypeError, r"f32\[2,3\]", lambda: cnp.ones((2, 3)) @ cnp.ones((2, 3))),
     ("not callable", TypeError, "3", lambda: cv.jit(3)),
     ("not callable", TypeError, "3", lambda: cv.grad(3)(1.0)),
     ("argnums too large", TypeError, "argnums=1", lambda: cv.grad(lambda x: x, argnums=1)(1.0)),
     ("argnums no int", TypeError, "argnums.*'a'", lambda: cv.grad(lambda x: x, argnums="a")(1.0)),
-    ("vector grad", TypeError, r"scalar-output.*\(3,\)", lambda: cv.grad(lambda x: x)(np.ones(3))),
+    ("vector grad", TypeError, r"scalar-output.*\(3,\)", lambda: cv.grad(lambda x: x)(cnp.ones(3))),
     ("tree grad", TypeError, "scalar-output", lambda: cv.grad(lambda x: (x, x))(1.0)),
     ("int grad", TypeError, "int32", lambda: cv.grad(lambda x: x * 2.0)(2)),
     ("int result grad", TypeError, "int32", lambda: cv.grad(lambda x: 1)(1.0)),
@@ -56,16 +56,16 @@ CASES: list[tuple[str, type[Exception], str, Callable[[], Any]]] = [
     ("vmap out_axes None", ValueError, "out_axes is None",
      lambda: cv.vmap(lambda x: x, out_axes=None)(ones(3))),
     ("jvp dtype", TypeError, "f32.*i32", lambda: cv.jvp(lambda x: x, (1.0,), (1,))),
-    ("jvp shape", ValueError, r"f32\[3\]", lambda: cv.jvp(lambda x: x, (1.0,), (np.ones(3),))),
+    ("jvp shape", ValueError, r"f32\[3\]", lambda: cv.jvp(lambda x: x, (1.0,), (cnp.ones(3),))),
     ("jvp no tuple", TypeError, "tuple or list", lambda: cv.jvp(lambda x: x, 1.0, 1.0)),
     ("vjp structure", ValueError, "structure", lambda: cv.vjp(lambda x: x, 1.0)[1]((1.0, 2.0))),
-    ("vjp shape", ValueError, r"f32\[3\]", lambda: cv.vjp(lambda x: x, 1.0)[1](np.ones(3))),
+    ("vjp shape", ValueError, r"f32\[3\]", lambda: cv.vjp(lambda x: x, 1.0)[1](cnp.ones(3))),
     ("unknown option", AttributeError, "enable_x64", lambda: cv.config.update("enable_x46", True)),
     ("bad option value", (TypeError, ValueError), "enable_x64",  # type: ignore[list-item]
      lambda: cv.config.update("enable_x64", "maybe")),
-    ("ragged", ValueError, "array", lambda: np.array([[1, 2], [3]])),
-    ("too large an integer", OverflowError, "300", lambda: np.array(300, "int8")),
-    ("negative size", TypeError, "negative", lambda: np.zeros(-1)),
+    ("ragged", ValueError, "array", lambda: cnp.array([[1, 2], [3]])),
+    ("too large an integer", OverflowError, "300", lambda: cnp.array(300, "int8")),
+    ("negative size", TypeError, "negative", lambda: cnp.zeros(-1)),
 ]  # fmt: skip
 
 
@@ -80,7 +80,7 @@ def test_a_leaked_tracer_is_dead_and_says_where_it_came_from() -> None:
 
     @cv.jit
     def f(x: Any) -> Any:
-        leaked.append(np.sin(x))
+        leaked.append(cnp.sin(x))
         return x
 
     f(1.0)
@@ -98,7 +98,7 @@ def test_a_leaked_tracer_is_dead_and_says_where_it_came_from() -> None:
         (cv.errors.TracerBoolConversionError, bool),
         (cv.errors.ConcretizationTypeError, float),
         (cv.errors.ConcretizationTypeError, int),
-        (cv.errors.TracerArrayConversionError, onp.asarray),
+        (cv.errors.TracerArrayConversionError, np.asarray),
         (cv.errors.TracerIntegerConversionError, lambda x: range(5)[x]),
         (cv.errors.ConcretizationTypeError, lambda x: x.item()),
     ],
@@ -110,22 +110,22 @@ def test_a_traced_value_has_no_number(kind: type[Exception], use: Callable[..., 
 
 def test_a_boolean_mask_must_be_concrete() -> None:
     with pytest.raises(cv.errors.NonConcreteBooleanIndexError):
-        cv.jit(lambda x: x[x > 0])(np.ones(3))
+        cv.jit(lambda x: x[x > 0])(cnp.ones(3))
 
 
 def test_bad_input_to_an_update_loses_nothing() -> None:
-    x = np.arange(3.0)
+    x = cnp.arange(3.0)
     with pytest.raises(ValueError, match=r"\(2,\)"):
-        x.at[0].set(np.ones(2))
-    onp.testing.assert_array_equal(x, [0, 1, 2])
+        x.at[0].set(cnp.ones(2))
+    np.testing.assert_array_equal(x, [0, 1, 2])
 
 
 def test_the_error_is_raised_while_tracing_and_shows_the_users_line() -> None:
     @cv.jit
     def wrong(x: Any) -> Any:
-        return np.dot(x, np.ones(4))
+        return cnp.dot(x, cnp.ones(4))
 
     with pytest.raises(TypeError) as info:
-        wrong(np.ones(3))
+        wrong(cnp.ones(3))
     lines = [str(entry.path) for entry in info.traceback]
     assert any(path.endswith("test_bad_input.py") for path in lines)

@@ -56,7 +56,7 @@ def said(capsys: pytest.CaptureFixture[str]) -> list[str]:
     return [line for line in lines if not line.startswith(("compile", "load"))]
 
 
-@pytest.fixture()
+@pytest.fixture
 def speaking():
     with config.scoped(debug=1):
         yield

@@ -139,9 +139,7 @@ def _(jax: Any) -> None:
             same(lib.numpy.arange(4.0).at[far].add(1.0)[1], wanted[1])
 
 
-@row(
-    "negative int8 or int16 start of `dynamic_slice` along more elements than the type counts"
-)
+@row("negative int8 or int16 start of `dynamic_slice` along more elements than the type counts")
 def _(jax: Any) -> None:
     x = np.arange(300)
     for lib, wanted in ((jax, 43), (covector, 299)):
@@ -199,7 +197,7 @@ def _(jax: Any) -> None:
 @row("two trees of different structure")
 def _(jax: Any) -> None:
     def message(lib: Any) -> str:
-        with pytest.raises(ValueError, match="differ|prefix") as error:
+        with pytest.raises(ValueError, match=r"differ|prefix") as error:
             lib.tree_util.tree_map(lambda a, b: 0, {"a": (1, 2)}, {"a": [1, 2]})
         return str(error.value)
 

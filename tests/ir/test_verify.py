@@ -7,8 +7,8 @@ import pytest
 
 from covector import ops
 from covector._base.config import config
-from covector.compiler import pipeline
 from covector._base.errors import JaxprTypeError
+from covector.compiler import pipeline
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ir.verify import verify
@@ -75,5 +75,5 @@ def test_the_compiler_names_the_pass_at_fault(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pipeline, "PASSES", (*pipeline.PASSES, bad))
     x, y = Var(F3), Var(F3)
     closed = ClosedJaxpr(program(Equation(sin, [x], [y]), invars=[x], outvars=[y]))
-    with config.scoped(enable_checks=True), pytest.raises(JaxprTypeError, match="^after lose: "):
+    with config.scoped(enable_checks=True), pytest.raises(JaxprTypeError, match=r"^after lose: "):
         pipeline.prepare(closed)

@@ -193,7 +193,8 @@ def test_transpose_is_the_adjoint(record: Record) -> None:
         try:
             outs, pullback = cv.vjp(fun, *args)
         except NotImplementedError as error:
-            assert "transpose" in str(error)
+            if "transpose" not in str(error):
+                raise
             pytest.skip("its reverse derivative does not exist")
         cts = [c.astype(o.dtype) for c, o in zip(_directions(
             [np.asarray(o) for o in outs], 3), outs, strict=True)]  # fmt: skip

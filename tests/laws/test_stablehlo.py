@@ -15,7 +15,7 @@ import covector as cv
 from covector import dtypes
 from covector.ir.avals import ShapedArray
 from covector.ir.interpret import apply
-from covector.ir.op import Op, has_rule, primitives
+from covector.ir.op import has_rule, primitives
 from covector.ir.values import typeof
 from tests.laws.records import RECORDS, Record, arguments
 
@@ -80,9 +80,7 @@ def assert_close(got: np.ndarray, wanted: np.ndarray, record: Record) -> None:
     tolerance = record.sample.scale * EPS.get(got.dtype.name, 1e-11)
     x, y = got.astype(wide), wanted.astype(wide)
     size = max(1.0, np.abs(y[np.isfinite(y)]).max(initial=0.0))
-    np.testing.assert_allclose(
-        x, y, rtol=tolerance, atol=size * tolerance, err_msg=repr(record)
-    )
+    np.testing.assert_allclose(x, y, rtol=tolerance, atol=size * tolerance, err_msg=repr(record))
 
 
 def test_every_primitive_runs_on_xla() -> None:

@@ -7,9 +7,12 @@ equal, so the order of equal keys is that of their numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.emit.types import I1
+
+#: Bytes of items that are merged together before more is looked at: they stay in cache.
+CHUNK: Final = 1 << 16
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.ssa import Value
@@ -40,25 +43,52 @@ def merge_sort(r: Records, here: Value, there: Value, n: Value, lanes: int) -> l
 
     c.loop(0, n, pair, step=block)
 
-    def double(run: Value, source: Value, target: Value) -> list[Value]:
-        _merge_runs(r, source, target, n, run, lanes)
-        return [b.mul(run, b.int(2)), target, source]
+    chunk = block
+    while 2 * chunk * r.itemsize <= CHUNK:
+        chunk *= 2
 
-    def more(run: Value, source: Value, target: Value) -> Value:
-        return b.cmp("icmp slt", run, n)
+    def double(
+        run: Value, low: Value, high: Value, source: Value, target: Value, limit: Value
+    ) -> list[Value]:
+        """Merges a stretch's runs; then the next width, the next stretch, or all of the array."""
+        _merge_runs(r, source, target, low, high, n, run, lanes)
+        wider = b.mul(run, b.int(2))
+        done, last = b.cmp("icmp sge", wider, limit), b.cmp("icmp sge", high, n)
+        onwards = [wider, low, high, target, source, limit]
+        following = [
+            b.int(block),
+            high,
+            _least(r, b.add(high, b.int(chunk)), n),
+            here,
+            there,
+            limit,
+        ]
+        whole = [wider, b.int(0), n, target, source, n]
+        return [
+            b.select(done, b.select(last, w, f), o)
+            for o, f, w in zip(onwards, following, whole, strict=True)
+        ]
 
-    _, source, target = c.repeat([b.int(block), here, there], more, double)
+    def more(run: Value, low: Value, high: Value, s: Value, t: Value, limit: Value) -> Value:
+        return b.cmp("icmp slt", run, limit)
+
+    first = _least(r, b.int(chunk), n)
+    start = [b.int(block), b.int(0), first, here, there, first]
+    _, _, _, source, target, _ = c.repeat(start, more, double)
     return [source, target]
 
 
-def _merge_runs(r: Records, source: Value, target: Value, n: Value, run: Value, lanes: int) -> None:
-    """Merges neighbouring runs of `run` items."""
+def _merge_runs(
+    r: Records, source: Value, target: Value, low: Value, high: Value, n: Value, run: Value,
+    lanes: int,
+) -> None:  # fmt: skip
+    """Merges neighbouring runs of `run` items from `low` to `high`, in arrays of `n`."""
     c, b = r.c, r.c.b
     step = b.int(lanes)
 
     def two(start: Value) -> list[Value]:
-        middle = _least(r, b.add(start, run), n)
-        end = _least(r, b.add(middle, run), n)
+        middle = _least(r, b.add(start, run), high)
+        end = _least(r, b.add(middle, run), high)
         first, second = (r.load(source, at, n, lanes) for at in (start, middle))
 
         def one(out: Value, p: Value, q: Value, *kept: Value) -> list[Value]:
@@ -89,7 +119,7 @@ def _merge_runs(r: Records, source: Value, target: Value, n: Value, run: Value, 
         c.when(b.cmp("icmp slt", middle, end), both, alone)
         return [end]
 
-    c.repeat([b.int(0)], lambda start: b.cmp("icmp slt", start, n), two)
+    c.repeat([low], lambda start: b.cmp("icmp slt", start, high), two)
 
 
 def _least(r: Records, x: Value, y: Value) -> Value:
