@@ -79,18 +79,24 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
 
 def _logaddexp(x1: Any, x2: Any) -> Any:
     larger = point.max_(x1, x2)
+    # Not |x1 - x2|, whose derivative is 0 where both are equal: each has a half of it there.
+    gap = point.sub(point.min_(x1, x2), larger)
     if is_kind(larger, np.complexfloating):
-        gap = point.sub(point.min_(x1, x2), larger)
         same = point.eq(point.real(x1), point.real(x2))
-        same = point.and_(same, isinf(point.real(larger)))
+        infinite = isinf(point.real(larger))
     else:
-        # Not |x1 - x2|, whose derivative is 0 where both are equal: each has a half of it there.
-        gap = point.sub(point.min_(x1, x2), larger)
-        same = point.eq(x1, x2)
-        same = point.and_(same, isinf(larger))
-    zero = like(gap, 0)
-    gap = select(same, zero, gap)
-    return point.add(larger, point.log1p(point.exp(gap)))
+        same, infinite = point.eq(x1, x2), isinf(larger)
+    gap = select(point.and_(same, infinite), like(gap, 0), gap)
+    out = point.add(larger, point.log1p(point.exp(gap)))
+    return _principal(out) if is_kind(out, np.complexfloating) else out
+
+
+def _principal(z: Any) -> Any:
+    """The logarithm with its imaginary part in (-pi, pi]."""
+    real, imaginary = point.real(z), point.imag(z)
+    turn = number(imaginary, 2 * np.pi)
+    turns = point.ceil(point.sub(point.div(imaginary, turn), number(imaginary, 0.5)))
+    return point.complex_(real, point.sub(imaginary, point.mul(turns, turn)))
 
 
 def logaddexp2(x1: Any, x2: Any, /) -> Any:
@@ -236,7 +242,9 @@ def power(x1: Any, x2: Any, /) -> Any:
         dtype, weak = dtypes.result_type(x1, x2, return_weak_type_flag=True)
         return point.pow_(*broadcast("power", convert.cast(x1, dtype, weak), x2))
     x1, x2 = broadcast("power", *promote_numeric(x1, x2))
-    return _integer_power(x1, x2) if is_kind(x1, np.integer) else point.pow_(x1, x2)
+    if not is_kind(x1, np.integer):
+        return point.pow_(x1, x2)
+    return convert.strong(_integer_power(x1, x2), typeof(x1).dtype)
 
 
 pow = power
