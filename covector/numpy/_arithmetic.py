@@ -73,8 +73,11 @@ def logaddexp(x1: Any, x2: Any, /) -> Any:
     >>> round(cnp.logaddexp(0.0, 0.0).tolist(), 4)
     0.6931
     """
-    x1, x2 = broadcast("logaddexp", *promote_inexact(*operands("logaddexp", x1, x2)))
-    return _logaddexp(x1, x2)
+    given = operands("logaddexp", x1, x2)
+    out = _logaddexp(*broadcast("logaddexp", *promote_inexact(*given)))
+    if is_kind(out, np.complexfloating) and not all(typeof(x).weak_type for x in given):
+        return convert.strong(out, typeof(out).dtype)
+    return out
 
 
 def _logaddexp(x1: Any, x2: Any) -> Any:
@@ -94,8 +97,8 @@ def _logaddexp(x1: Any, x2: Any) -> Any:
 def _principal(z: Any) -> Any:
     """The logarithm with its imaginary part in (-pi, pi]."""
     real, imaginary = point.real(z), point.imag(z)
-    turn = number(imaginary, 2 * np.pi)
-    turns = point.ceil(point.sub(point.div(imaginary, turn), number(imaginary, 0.5)))
+    turn = like(imaginary, 2 * float(np.pi))
+    turns = point.ceil(point.sub(point.div(imaginary, turn), like(imaginary, 0.5)))
     return point.complex_(real, point.sub(imaginary, point.mul(turns, turn)))
 
 

@@ -65,10 +65,10 @@ class Asking:
             return values if pair else values[0]
         if (
             pair
-            and given[1] == INDEX
+            and given[-1] == INDEX
             and all(not h.terms and h.const < 1 << 31 for _, _, h in loops)
         ):
-            small = _narrow_index(values[1])  # half the lanes of an int64 go to waste
+            small = _narrow_index(values[-1])  # half the lanes of an int64 go to waste
             if small is not None:
                 values = (values[0], small)
         wide = WIDER.get(given[0]) if kind in ("sum", "prod") else None

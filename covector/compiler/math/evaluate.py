@@ -12,9 +12,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import scipy.special
 
 from covector.ir.scalar import COMPARISONS, Expr, walk
+from covector.ops.families import scipy_special
 
 Leaf = Callable[[Expr], Any]
 
@@ -306,11 +306,11 @@ def _logistic(x: np.ndarray) -> np.ndarray:
 
 def _digamma(x: np.ndarray) -> np.ndarray:
     pole = (x <= 0) & (x == np.floor(x))
-    return np.where(pole, np.nan, scipy.special.digamma(np.where(pole, 1.0, x)))
+    return np.where(pole, np.nan, scipy_special("digamma")(np.where(pole, 1.0, x)))
 
 
 def _lgamma(x: np.ndarray) -> np.ndarray:
-    return np.where(np.isinf(x), np.inf, scipy.special.gammaln(x))
+    return np.where(np.isinf(x), np.inf, scipy_special("gammaln")(x))
 
 
 def _float_pow(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -433,13 +433,13 @@ _WIDE: dict[str, Callable[..., Any]] = {
     "sqrt": np.sqrt,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "cbrt": np.cbrt,
-    "erf": scipy.special.erf,
-    "erfc": scipy.special.erfc,
-    "erf_inv": scipy.special.erfinv,
+    "erf": scipy_special("erf"),
+    "erfc": scipy_special("erfc"),
+    "erf_inv": scipy_special("erfinv"),
     "lgamma": _lgamma,
     "digamma": _digamma,
-    "bessel_i0e": scipy.special.i0e,
-    "bessel_i1e": scipy.special.i1e,
+    "bessel_i0e": scipy_special("i0e"),
+    "bessel_i1e": scipy_special("i1e"),
 }
 
 #: Every op this file gives a meaning to.

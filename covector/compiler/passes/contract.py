@@ -22,8 +22,9 @@ def absorb_transposes(jaxpr: Jaxpr) -> Jaxpr:
         invars = out.reads(eqn.invars)
         if eqn.op.name == "transpose":
             source = eqn.invars[0]
-            swapped = _exchanged(eqn, dots[source]) if source in dots else None
-            if swapped is not None and uses[source] == 1:
+            dot = dots.get(source) if isinstance(source, Var) and uses[source] == 1 else None
+            swapped = _exchanged(eqn, dot) if dot is not None else None
+            if swapped is not None:
                 out.eqns.append(swapped)
                 continue
             transposed[eqn.outvars[0]] = eqn

@@ -66,7 +66,7 @@ class Nest:
         found = memo.get(root) or fresh.get(root)
         if found is not None:
             return found
-        unstable = self._unstable
+        home, unstable = memo, self._unstable
         for node in self._order(root):
             home = fresh if node in unstable else memo
             if node not in home:

@@ -133,8 +133,8 @@ class Builder:
                     break
                 level, below = below, below + 1
         scope = self.scopes[level]
+        key = (op, type, extra, args)
         if keep:
-            key = (op, type, extra, args)
             found = scope.known.get(key)
             if found is not None:
                 return found

@@ -10,22 +10,21 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-from covector.backends.cpu.emit.types import F32, F64, I8, I32, I64, PTR
+from covector.backends.cpu.assemble import module_text
+from covector.backends.cpu.emit.types import I8, I64, PTR
+from covector.backends.cpu.library import product
 from covector.backends.cpu.library.site import Operand, Site
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store
 from covector.ir.index import ZERO, Affine, affine
 from covector.ir.scalar import load
-from covector.runtime import threads
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.ssa import Builder, Value
 
-_LETTER: Final = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
-_ROW_MAJOR, _PLAIN, _TRANSPOSED = 101, 111, 112
 _lock = threading.Lock()
 _library: Final[list[Any]] = []
 
@@ -42,7 +41,8 @@ def _blas() -> Any:
     with _lock:
         if not _library:
             _library.append(_load())
-            threads.follow(_library[0].scipy_openblas_set_num_threads)
+            # Its work is shared out by `product`, among the threads that run kernels.
+            _library[0].scipy_openblas_set_num_threads(1)
     return _library[0]
 
 
@@ -86,98 +86,130 @@ def gemm(site: Site) -> None:
         _side(site, v, [c[n] for n in order], bt, freed)
         for v, c, bt in ((x, contract[0], batch[0]), (y, contract[1], batch[1]))
     ]
-    sizes = [x.shape[d] for d in batch[0]]
     rows, columns, depth = sides[0].own[0], sides[1].own[0], sides[0].contracted[0]
     if max(rows, columns, depth, *(s for side in sides for s in (side.own[1], side.contracted[1]))
            ) >= 1 << 31:  # fmt: skip
         raise NotImplementedError(f"gemm of {x.shape} and {y.shape}: BLAS counts in 32 bits")
-    steps = [side.batch for side in sides] + [_dense(sizes, rows * columns)]
-    starts = [sides[0].pointer, sides[1].pointer, out.pointer]
+    sizes = [x.shape[d] for d in batch[0]]
+    steps = [[s * out.itemsize for s in side.batch] for side in sides]
+    steps.append(_dense(sizes, rows * columns * out.itemsize))
+    kind = "gemv" if rows == 1 or columns == 1 else "gemm"
+    cut = product.cut(kind, sizes[-1] if sizes else 1, rows, columns, depth)
+    inner = [0, 0, 0]
+    if cut.along == product.BATCH:
+        sizes.pop()
+        inner = [step.pop() for step in steps]
+    call = _gemv if kind == "gemv" else _gemm
 
-    def product(pointers: list[Value]) -> None:
-        _product(site, out.dtype, pointers, sides, rows, columns, depth)
+    def body(pointers: list[Value]) -> None:
+        call(site, cut, pointers, sides, inner)
 
-    _over_batches(b, sizes, steps, starts, out.itemsize, product)
+    _over_batches(b, sizes, steps, [sides[0].pointer, sides[1].pointer, out.pointer], body)
     for pointer in freed:
         b.effect("effect", PTR, (pointer,), "free")
 
 
 def _over_batches(
-    b: Builder, sizes: list[int], steps: list[list[int]], pointers: list[Value], itemsize: int,
-    body: Any,
+    b: Builder, sizes: list[int], steps: list[list[int]], pointers: list[Value],
+    body: Callable[[list[Value]], None],
 ) -> None:  # fmt: skip
+    """Runs `body` for each index of the batch axes; `steps` are in bytes."""
     if not sizes:
         body(pointers)
         return
 
     def one(i: Value, carried: list[Value]) -> list[Value]:
         moved = [
-            b.put("gep", PTR, (p, b.mul(i, b.int(step[0] * itemsize))), I8)
+            b.put("gep", PTR, (p, b.mul(i, b.int(step[0]))), I8)
             for p, step in zip(pointers, steps, strict=True)
         ]
-        _over_batches(b, sizes[1:], [s[1:] for s in steps], moved, itemsize, body)
+        _over_batches(b, sizes[1:], [s[1:] for s in steps], moved, body)
         return carried
 
     b.loop(b.int(0), b.int(sizes[0]), 1, [], one)
 
 
-def _product(
-    site: Site, dtype: str, pointers: list[Value], sides: list[Side], m: int, n: int, k: int
+def _gemm(
+    site: Site, cut: product.Cut, pointers: list[Value], sides: list[Side], batch: list[int]
 ) -> None:
-    b, letter = site.host.b, _LETTER[dtype]
-    if m == 1 or n == 1:
-        # The operand that is a matrix, times the other's vector.
-        which = 1 if m == 1 else 0
-        matrix, vector = sides[which], sides[1 - which]
-        name = f"scipy_cblas_{letter}gemv"
-        rows, columns, lead, flag = _layout(matrix)
-        wide = b.const(1, I32)
-        step = b.const(max(vector.contracted[1], 1) if k > 1 else 1, I32)
-        args = (_flag(b, _ROW_MAJOR), flag_value(b, flag), b.const(rows, I32),
-                b.const(columns, I32), _scalar(site, dtype, 1.0), pointers[which],
-                b.const(lead, I32), pointers[1 - which], step, _scalar(site, dtype, 0.0),
-                pointers[2], wide)  # fmt: skip
-    else:
-        name = f"scipy_cblas_{letter}gemm"
-        _, _, lead_x, flag_x = _layout(sides[0])
-        # As the right operand, contracted axes are rows.
-        _, _, lead_y, flag_y = _layout(sides[1])
-        args = (_flag(b, _ROW_MAJOR), flag_value(b, flag_x), flag_value(b, not flag_y),
-                b.const(m, I32), b.const(n, I32), b.const(k, I32), _scalar(site, dtype, 1.0),
-                pointers[0], b.const(lead_x, I32), pointers[1], b.const(lead_y, I32),
-                _scalar(site, dtype, 0.0), pointers[2], b.const(n, I32))  # fmt: skip
-    site.host.imports(name)
-    b.effect("effect", args[0].type, args, name)
+    x, y = (_layout(side) for side in sides)
+    m, n, k = x.own, y.own, x.contracted
+    steps = {
+        product.BATCH: batch, product.ROWS: [x.step, 0, n], product.COLUMNS: [0, y.step, 1],
+    }[cut.along]  # fmt: skip
+    # As the right operand, contracted axes are rows.
+    numbers = [_flag(x.transposed), _flag(not y.transposed), m, n, k, x.lead, y.lead, n]
+    _call(site, "gemm", cut, cut.along, pointers, numbers, steps)
 
 
-def _layout(side: Side) -> tuple[int, int, int, bool]:
-    """(rows, columns, leading dimension, whether own x contracted is its transpose)."""
+def _gemv(
+    site: Site, cut: product.Cut, pointers: list[Value], sides: list[Side], batch: list[int]
+) -> None:
+    """The operand that is a matrix, times the other's vector."""
+    which = 1 if sides[0].own[0] == 1 else 0
+    matrix, vector = _layout(sides[which]), sides[1 - which]
+    pointers = [pointers[which], pointers[1 - which], pointers[2]]
+    along, steps = product.BATCH, [batch[which], batch[1 - which], batch[2]]
+    if cut.along != product.BATCH:
+        along = product.COLUMNS if matrix.transposed else product.ROWS
+        steps = [matrix.step, 0, 1]
+    shape = (matrix.own, matrix.contracted)
+    stride = max(vector.contracted[1], 1) if matrix.contracted > 1 else 1
+    numbers = [_flag(matrix.transposed), *(shape[::-1] if matrix.transposed else shape),
+               matrix.lead, stride]  # fmt: skip
+    _call(site, "gemv", cut, along, pointers, numbers, steps)
+
+
+def _call(
+    site: Site, kind: str, cut: product.Cut, along: int, pointers: list[Value],
+    numbers: list[int], steps: list[int],
+) -> None:  # fmt: skip
+    """Calls the function of `product.text`; `steps` are in bytes for a batch, else in elements."""
+    dtype, itemsize, stride = site.outputs[0].dtype, site.outputs[0].itemsize, 1
+    if along != product.BATCH:
+        stride, steps = cut.quantum, [s * itemsize for s in steps]
+    name, b = f"{kind}.{dtype}", site.host.b
+
+    def text() -> str:
+        function, declared = product.text(name, kind, dtype)
+        return module_text(site.host.target, [function], declared)
+
+    site.host.code(name, text)
+    site.host.imports(product.routine(kind, dtype))
+    places = [b.local(PTR, len(pointers)), b.local(I64, len(numbers) + 2 + len(steps))]
+    for place, given in zip(
+        places, (pointers, [b.int(n) for n in (*numbers, along, stride, *steps)]), strict=True
+    ):
+        for n, v in enumerate(given):
+            at = b.put("gep", PTR, (place, b.int(n)), I64)
+            b.effect("store", v.type, (v, at), 8)
+    b.effect("effect", PTR, (*places, b.int(cut.count), b.int(cut.quantum)), name)
+
+
+class _Layout(NamedTuple):
+    """A matrix as BLAS reads it; `step` is that of its own axis, in elements."""
+
+    own: int
+    contracted: int
+    lead: int
+    transposed: bool
+
+    @property
+    def step(self) -> int:
+        return 1 if self.transposed else self.lead
+
+
+def _layout(side: Side) -> _Layout:
+    """Rows are `own`, unless the matrix lies transposed."""
     (n, own), (k, contracted) = side.own, side.contracted
     if contracted == 1 or k == 1:
-        return n, k, max(own if n > 1 else k, k, 1), False
-    return k, n, max(contracted, n, 1), True
+        return _Layout(n, k, max(own if n > 1 else k, k, 1), False)
+    return _Layout(n, k, max(contracted, n, 1), True)
 
 
-def _flag(b: Builder, number: int) -> Value:
-    return b.const(number, I32)
-
-
-def flag_value(b: Builder, transposed: bool) -> Value:
+def _flag(transposed: bool) -> int:
     """CBLAS's word for a transposed operand, or not."""
-    return b.const(_TRANSPOSED if transposed else _PLAIN, I32)
-
-
-def _scalar(site: Site, dtype: str, number: float) -> Value:
-    """alpha or beta: by value, or by address for complex types."""
-    b = site.host.b
-    if dtype in ("float32", "float64"):
-        return b.const(number, F32 if dtype == "float32" else F64)
-    part = F32 if dtype == "complex64" else F64
-    place = b.local(part, 2)
-    for n, x in enumerate((number, 0.0)):
-        at = b.put("gep", PTR, (place, b.int(n)), part)
-        b.effect("store", part, (b.const(x, part), at), part.bits // 8)
-    return place
+    return 112 if transposed else 111
 
 
 # Axes

@@ -39,7 +39,7 @@ class _Program:
 
     def _global(self, name: str, words: int) -> Any:
         kind = ir.ArrayType(self.word, max(words, 1))
-        variable = ir.GlobalVariable(self.module, kind, name)
+        variable: Any = ir.GlobalVariable(self.module, kind, name)
         variable.initializer = ir.Constant(kind, None)
         variable.align = 64
         return variable
@@ -69,7 +69,7 @@ class _Program:
         if value not in self.texts:
             data = bytearray(value.encode() + b"\0")
             kind = ir.ArrayType(ir.IntType(8), len(data))
-            variable = ir.GlobalVariable(self.module, kind, f"text{len(self.texts)}")
+            variable: Any = ir.GlobalVariable(self.module, kind, f"text{len(self.texts)}")
             variable.initializer = ir.Constant(kind, data)
             variable.global_constant, variable.linkage = True, "internal"
             self.texts[value] = variable
@@ -102,7 +102,7 @@ class _Function:
         self.program, self.node = program, node
         self.function, self.result = program.functions[node.name]
         self.entry = ir.IRBuilder(self.function.append_basic_block("locals"))
-        self.b = ir.IRBuilder(self.function.append_basic_block("start"))
+        self.b: Any = ir.IRBuilder(self.function.append_basic_block("start"))
         self.start = self.b.block
         self.locals: dict[str, tuple[Any, str]] = {}
         self.loops: list[tuple[Any, Any]] = []
@@ -389,7 +389,7 @@ class _Function:
         return self.b.ctlz(value[0], flag), "w"
 
     def on_stack(self, count: Value) -> Value:
-        slot = self.b.alloca(self.program.word, size=count[0])
+        slot: Any = self.b.alloca(self.program.word, size=count[0])
         slot.align = 16
         return self.b.ptrtoint(slot, self.program.word), "w"
 
