@@ -8,7 +8,7 @@ from typing import Any, final
 
 import numpy as np
 
-from covector import dtypes, tree
+from covector import dtypes, ops, tree
 from covector._base.boundary import api_boundary
 from covector.api.arguments import (
     Flat,
@@ -28,7 +28,7 @@ from covector.trace.stage import eval_jaxpr
 from covector.trace.tracer import tangent_aval
 from covector.transforms.jvp import jvp_flat
 from covector.transforms.partial import linearize_flat
-from covector.transforms.tools import tools, zeros
+from covector.transforms.tools import tools
 from covector.transforms.transpose import backward_pass
 from covector.tree_util import register_pytree_node
 
@@ -192,7 +192,7 @@ class LinearFunction(_Residuals):
             for t, a in zip(leaves, self.in_avals, strict=True)
         ]
         used = [
-            zeros(tangent_aval(a)) if t is None else t
+            ops.shape.zeros(tangent_aval(a)) if t is None else t
             for t, a in zip(leaves, self.in_avals, strict=True)
             if dtypes.issubdtype(a.dtype, np.inexact)
         ]
@@ -359,7 +359,7 @@ def _gradient(ct: Any, aval: ShapedArray) -> Any:
     wanted = tangent_aval(aval)
     if wanted.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
-    return as_array(zeros(wanted))
+    return as_array(ops.shape.zeros(wanted))
 
 
 def _tangent(t: Any, aval: ShapedArray, who: str) -> Any:

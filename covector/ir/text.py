@@ -258,6 +258,8 @@ class _Reader:
     def value(self) -> Any:
         if self.text.startswith("{", self.at):
             return ClosedJaxpr(self.jaxpr())
+        if re.compile(r"\(\s*\{").match(self.text, self.at):
+            return self.programs()
         start, depth, quote = self.at, 0, ""
         while self.at < len(self.text):
             c = self.text[self.at]
@@ -273,6 +275,16 @@ class _Reader:
                 break
             self.at += 1
         return _literal(ast.parse(self.text[start : self.at], mode="eval").body)
+
+
+    def programs(self) -> tuple[ClosedJaxpr, ...]:
+        """A tuple of programs."""
+        self.accept("(")
+        found: list[ClosedJaxpr] = []
+        while not self.accept(")"):
+            found.append(ClosedJaxpr(self.jaxpr()))
+            self.accept(",")
+        return tuple(found)
 
 
 def _aval(dtype: str, dims: str, weak: str) -> ShapedArray:

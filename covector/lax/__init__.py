@@ -9,7 +9,8 @@ from typing import Any as _Any
 from covector.lax import _primitives
 from covector.lax._arguments import broadcast_shapes
 from covector.lax._contract import batch_matmul, dot, dot_general
-from covector.lax._control import fori_loop, while_loop
+from covector.lax._branches import cond, platform_dependent, switch
+from covector.lax._control import fori_loop, map, scan, while_loop
 from covector.lax._elementwise import (
     abs,
     acos,
@@ -217,6 +218,7 @@ __all__ = [
     "collapse",
     "complex",
     "concatenate",
+    "cond",
     "conj",
     "convert_element_type",
     "cos",
@@ -265,6 +267,7 @@ __all__ = [
     "log1p",
     "logistic",
     "lt",
+    "map",
     "max",
     "min",
     "mul",
@@ -274,6 +277,7 @@ __all__ = [
     "nextafter",
     "optimization_barrier",
     "pad",
+    "platform_dependent",
     "polygamma",
     "population_count",
     "pow",
@@ -293,6 +297,7 @@ __all__ = [
     "rev",
     "round",
     "rsqrt",
+    "scan",
     "scatter",
     "scatter_add",
     "scatter_apply",
@@ -320,6 +325,7 @@ __all__ = [
     "stack",
     "stop_gradient",
     "sub",
+    "switch",
     "tan",
     "tanh",
     "tile",

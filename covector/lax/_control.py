@@ -1,20 +1,24 @@
-"""Loops whose body is traced once: `while_loop` and `fori_loop`."""
+"""Loops whose body is traced once: `while_loop`, `fori_loop`, `scan`, `map`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from covector import dtypes, ops, tree
-from covector.api.arguments import Flat, avals_of, check_callable, check_values, name_of
+from covector._base.config import config
+from covector._base.containers import is_listed
+from covector.api.arguments import avals_of, check_callable, check_values, name_of
 from covector.api.arrays import as_array
+from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.ops.control import While
-from covector.trace.stage import trace_to_jaxpr
+from covector.lax._carry import fixed_point, lift, run_flat
+from covector.ops.control import Scan, While
+from covector.trace.tracer import Tracer
 from covector.tree_util import keystr
 
 
@@ -32,71 +36,27 @@ def while_loop(
     """
     check_callable(cond_fun, "while_loop")
     check_callable(body_fun, "while_loop")
-    leaves, in_tree = tree.flatten(init_val)
-    check_values(leaves, init_val, "the start value of while_loop")
-    call_tree = tree.structure(((init_val,), {}))
-    leaves, avals, body = _fixed_point(body_fun, leaves, in_tree, call_tree, init_val)
-    cond_flat = Flat(cond_fun, call_tree)
-    cond = trace_to_jaxpr(cond_flat, avals, name_of(cond_fun))
+    check_values(tree.leaves(init_val), init_val, "the start value of while_loop")
+    if config.disable_jit:
+        while cond_fun(init_val):
+            init_val = body_fun(init_val)
+        return init_val
+
+    def trace(avals: Sequence[ShapedArray]) -> tuple[Any, Any, Any]:
+        program, out_tree = run_flat(body_fun, (init_val,), avals)
+        return program, out_tree, out_tree
+
+    body = fixed_point("while_loop", body_fun, init_val, trace)
+    cond, _ = run_flat(cond_fun, (init_val,), body.avals)
     given = [a.strong().str_short() for a in cond.out_avals]
     if given != ["bool[]"]:
         raise TypeError(
             f"while_loop: cond_fun {name_of(cond_fun)} must return a boolean scalar; got {given}"
         )
-    cond_jaxpr, cond_consts = _lift(cond)
-    body_jaxpr, body_consts = _lift(body)
+    cond_jaxpr, cond_consts = lift(cond)
+    body_jaxpr, body_consts = lift(body.program)
     loop = While(cond_jaxpr, body_jaxpr, len(cond_consts), len(body_consts))
-    return tree.unflatten(in_tree, loop(*cond_consts, *body_consts, *leaves))
-
-
-def _fixed_point(
-    body_fun: Any, leaves: list[Any], in_tree: Any, call_tree: Any, init_val: Any
-) -> tuple[list[Any], list[ShapedArray], ClosedJaxpr]:
-    """The start values brought to the types that the body gives, where weak types yield."""
-    while True:  # ends, since each value becomes strong at most once
-        avals = list(avals_of(leaves))
-        flat = Flat(body_fun, call_tree)
-        body = trace_to_jaxpr(flat, avals, name_of(body_fun))
-        if flat.out_tree != in_tree:
-            raise TypeError(
-                f"while_loop: body_fun {name_of(body_fun)} must return a value of the structure it "
-                f"takes; it takes {in_tree} and returns {flat.out_tree}"
-            )
-        outs = body.out_avals
-        if avals == outs:
-            break
-        for a, b in zip(avals, outs, strict=True):
-            fits = a.weak_type and dtypes.promote_types(a.dtype, b.dtype) == b.dtype
-            if a.shape != b.shape or (a.dtype != b.dtype and not fits):
-                raise TypeError(_mismatch(body_fun, init_val, avals, outs))
-        leaves = [
-            x
-            if a is b or (a.dtype == b.dtype and b.weak_type)
-            else ops.cast.convert_element_type(x, b.dtype, False)
-            for x, a, b in zip(leaves, avals, outs, strict=True)
-        ]
-        if avals_of(leaves) == tuple(avals):
-            break
-    return [as_array(x) for x in leaves], avals, body
-
-
-def _mismatch(body_fun: Any, init_val: Any, avals: Any, outs: Any) -> str:
-    paths = [keystr(path) or "the value" for path, _ in tree.flatten_with_path(init_val)[0]]
-    lines = [
-        f"  {p}: takes {a.str_short()}, returns {b.str_short()}"
-        for p, a, b in zip(paths, avals, outs, strict=True)
-        if a.strong() is not b.strong()
-    ]
-    return (
-        f"while_loop: body_fun {name_of(body_fun)} must return a value of the types it takes:\n"
-        + "\n".join(lines)
-    )
-
-
-def _lift(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    body = program.jaxpr
-    lifted = body.replace(constvars=[], invars=[*body.constvars, *body.invars])
-    return ClosedJaxpr(lifted), [as_array(c) for c in program.consts]
+    return tree.unflatten(body.out_tree, loop(*cond_consts, *body_consts, *body.leaves))
 
 
 def fori_loop(
@@ -105,31 +65,185 @@ def fori_loop(
     body_fun: Callable[[Any, Any], Any],
     init_val: Any,
     *,
-    unroll: Any = None,
+    unroll: int | bool | None = None,
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`; the body is traced once.
 
-    Bounds may be traced integers.  `unroll` is a hint.  Errors as for `while_loop`.
+    Bounds may be traced integers; of known ones the loop is a `scan`, so that it can be
+    differentiated in reverse.  `unroll` is a hint.  Errors as for `while_loop`.
 
     >>> from covector import lax
     >>> int(lax.fori_loop(0, 10, lambda i, total: total + i, 0))
     45
     """
-    del unroll
     check_callable(body_fun, "fori_loop")
     for what, bound in (("lower", lower), ("upper", upper)):
         aval = typeof(bound)
         if aval.shape or not dtypes.issubdtype(aval.dtype, np.integer):
             raise TypeError(f"fori_loop: {what} must be an integer scalar; got {aval.str_short()}")
     dtype = dtypes.result_type(lower, upper)
+    known = not isinstance(lower, Tracer) and not isinstance(upper, Tracer)
+    if unroll is not None and not known:
+        raise ValueError("fori_loop: unroll needs bounds that are known while tracing")
+    if config.disable_jit:
+        for i in range(int(lower), int(upper)):
+            init_val = body_fun(as_array(dtype.type(i)), init_val)
+        return init_val
     start, stop = (ops.cast.convert_element_type(as_array(b), dtype, False) for b in (lower, upper))
+    one = dtype.type(1)
+    if known:
+        length = max(int(upper) - int(lower), 0)
+
+        def round_(state: Any, _: Any) -> Any:
+            i, value = state
+            return (ops.pointwise.add(i, one), body_fun(i, value)), None
+
+        round_.__name__ = name_of(body_fun)
+        return _scan("fori_loop", round_, (start, init_val), None, length, False)[0][1]
 
     def going(state: Any) -> Any:
         return ops.pointwise.lt(state[0], state[1])
 
     def step(state: Any) -> Any:
         i, last, value = state
-        return ops.pointwise.add(i, dtype.type(1)), last, body_fun(i, value)
+        return ops.pointwise.add(i, one), last, body_fun(i, value)
 
     step.__name__ = name_of(body_fun)
     return while_loop(going, step, (start, stop, init_val))[2]
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Any, Any]:
+    """`for k in range(length): carry, ys[k] = f(carry, xs[k])`; gives (carry, ys).
+
+    `init`: a tree of arrays, the carry's start; `f` must give a carry of the same structure,
+    shapes and dtypes.  `xs`: a tree of arrays whose first axes have one size, or None with a
+    `length`.  `ys`: a tree of the rows that `f` gives, stacked.  `reverse`: from the last row to
+    the first.  `unroll` and `_split_transpose` are hints.  Raises TypeError where the carry
+    changes its type or `f` gives no pair, ValueError where sizes differ.
+
+    >>> from covector import lax, numpy as cnp
+    >>> total, sums = lax.scan(lambda total, x: (total + x, total + x), 0, cnp.arange(5))
+    >>> int(total), sums.tolist()
+    (10, [0, 1, 3, 6, 10])
+    """
+    del _split_transpose
+    check_callable(f, "scan")
+    check_values(tree.leaves(init), init, "the start value of scan")
+    check_values(tree.leaves(xs), xs, "xs of scan")
+    count = _length(xs, length)
+    if not isinstance(unroll, (bool, int)) or unroll < 0:
+        raise ValueError(f"scan: unroll must be a boolean or a positive integer; got {unroll!r}")
+    if config.disable_jit:
+        return _python_scan(f, init, xs, count, reverse)
+    return _scan("scan", f, init, xs, count, bool(reverse))
+
+
+def _scan(who: str, f: Any, init: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+    rows, xs_tree = tree.flatten(xs)
+    rows = [as_array(x) for x in rows]
+    row_avals = [ShapedArray(a.shape[1:], a.dtype, a.weak_type) for a in avals_of(rows)]
+    dummy = tree.unflatten(xs_tree, row_avals)
+
+    def trace(avals: Sequence[ShapedArray]) -> tuple[Any, Any, Any]:
+        program, out_tree = run_flat(f, (init, dummy), [*avals, *row_avals])
+        carry_tree, _ = _pair(f, out_tree)
+        return program, carry_tree, out_tree
+
+    body = fixed_point(who, f, init, trace)
+    jaxpr, consts = lift(body.program)
+    loop = Scan(jaxpr, length, reverse, len(consts), len(body.leaves))
+    return tree.unflatten(body.out_tree, loop(*consts, *body.leaves, *rows))
+
+
+def _pair(f: Any, out_tree: Any) -> list[Any]:
+    parts = out_tree.children()
+    if out_tree.node_data() is None or out_tree.node_data()[0] is not tuple or len(parts) != 2:
+        raise TypeError(f"scan: {name_of(f)} must return a pair (carry, y); it returns {out_tree}")
+    return parts
+
+
+def _length(xs: Any, length: int | None) -> int:
+    """How many rounds: `length`, or the size of the first axes."""
+    sizes: dict[str, int] = {}
+    for path, x in tree.flatten_with_path(xs)[0]:
+        shape = typeof(x).shape
+        if not shape:
+            raise ValueError(
+                f"scan reads rows of its xs; xs{keystr(path)} is a scalar, {typeof(x).str_short()}"
+            )
+        sizes[f"xs{keystr(path)}"] = shape[0]
+    found = set(sizes.values())
+    if length is not None:
+        try:
+            length = operator.index(length)
+        except TypeError:
+            raise TypeError(f"scan: length must be an integer; got {length!r}") from None
+        if found - {length}:
+            raise ValueError(f"scan: length is {length}, but first axes have the sizes {sizes}")
+        if length < 0:
+            raise ValueError(f"scan: length must not be negative; got {length}")
+        return length
+    if not found:
+        raise ValueError("scan: give xs, or a length: nothing says how many rounds there are")
+    if len(found) > 1:
+        raise ValueError(f"scan: the first axes of xs must have one size; got {sizes}")
+    return found.pop()
+
+
+def _python_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
+    """Without tracing, so that a debugger sees each round."""
+    ys: list[Any] = []
+    for k in reversed(range(length)) if reverse else range(length):
+        carry, y = f(carry, tree.map(lambda x, k=k: as_array(x)[k], xs))
+        ys.append(y)
+    if not ys:
+        raise ValueError("scan of no rounds under disable_jit: nothing says what y is like")
+    if reverse:
+        ys.reverse()
+    stack = lambda *rows: ops.shape.stack([as_array(r) for r in rows], 0)  # noqa: E731
+    return carry, tree.map(stack, *ys)
+
+
+def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
+    """`f` of each row of `xs`, one after another (or `batch_size` at a time, by vmap); stacked.
+
+    `xs`: a tree of arrays whose first axes have one size.
+
+    >>> from covector import lax, numpy as cnp
+    >>> lax.map(lambda x: x ** 2, cnp.arange(4)).tolist()
+    [0, 1, 4, 9]
+    """
+    check_callable(f, "map")
+
+    def one(_: Any, x: Any) -> Any:
+        return None, f(x)
+
+    one.__name__ = name_of(f)
+    if batch_size is None:
+        return scan(one, None, xs)[1]
+    if batch_size < 1:
+        raise ValueError(f"map: batch_size must be positive; got {batch_size}")
+    count = _length(xs, None)
+    whole, rest = divmod(count, batch_size)
+    many = vmap(f)
+    cut = whole * batch_size
+    parts: list[Any] = []
+    if whole:
+        blocks = tree.map(
+            lambda x: as_array(x)[:cut].reshape(whole, batch_size, *np.shape(x)[1:]), xs
+        )
+        out = scan(lambda _, x: (None, many(x)), None, blocks)[1]
+        parts.append(tree.map(lambda y: y.reshape(cut, *y.shape[2:]), out))
+    if rest or not whole:
+        parts.append(many(tree.map(lambda x: as_array(x)[cut:], xs)))
+    if len(parts) == 1:
+        return parts[0]
+    return tree.map(lambda *p: ops.shape.concatenate(list(p), 0), *parts)

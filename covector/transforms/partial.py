@@ -75,13 +75,13 @@ def linearize_flat(
 
 
 def split_jaxpr(
-    jaxpr: ClosedJaxpr, unknown: Sequence[bool], tools: Any
+    jaxpr: ClosedJaxpr, unknown: Sequence[bool], tools: Any, wanted: Sequence[bool] | None = None
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[ShapedArray]]:
     """Cut a program in two by which arguments are known.
 
     known(known args) -> [known results..., residuals...];
     staged(residuals..., unknown args...) -> unknown results.  Also: which results are unknown,
-    and the residuals' avals.
+    and the residuals' avals.  `wanted`: results that are to count as unknown.
     """
     body = jaxpr.jaxpr
     shape: dict[str, Any] = {}
@@ -96,7 +96,10 @@ def split_jaxpr(
         try:
             with current_trace(trace):
                 outputs = eval_jaxpr(body, jaxpr.consts, *args)
-            mask = [type(x) is StagedTracer and x.owner is trace for x in outputs]
+            mask = [
+                w or (type(x) is StagedTracer and x.owner is trace)
+                for x, w in zip(outputs, wanted or [False] * len(outputs), strict=True)
+            ]
             staged = trace.finish([x for x, u in zip(outputs, mask, strict=True) if u])
         finally:
             trace.alive = False

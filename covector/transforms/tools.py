@@ -31,14 +31,18 @@ class Tools:
         """The program of a function of flat values."""
         return trace_to_jaxpr(fun, avals, name)
 
+    def call(self, jaxpr: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+        """The results of a program: each of its operations is bound here."""
+        return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+
     def jvp_jaxpr(
-        self, jaxpr: ClosedJaxpr, moving: Sequence[bool], all_out: bool = False
+        self, jaxpr: ClosedJaxpr, moving: Sequence[bool], wanted: Sequence[bool] | None = None
     ) -> tuple[ClosedJaxpr, list[bool]]:
         """(program of primals then moving tangents -> results then moving tangents, mask).
 
-        `all_out`: give a tangent, zero if need be, for every result.
+        `wanted`: results that must have a tangent, zero if need be.
         """
-        key = ("jvp", tuple(moving), all_out)
+        key = ("jvp", tuple(moving), None if wanted is None else tuple(wanted))
 
         def make() -> tuple[ClosedJaxpr, list[bool]]:
             mask: list[bool] = []
@@ -48,11 +52,12 @@ class Tools:
                 tangents = [next(rest) if m else None for m in moving]
                 run = _runner(jaxpr)
                 outs, out_tangents = jvp_flat(run, primals, tangents, self)
-                if all_out:
-                    out_tangents = [
-                        zeros(tangent_aval(a)) if t is None else t
-                        for t, a in zip(out_tangents, jaxpr.out_avals, strict=True)
-                    ]
+                out_tangents = [
+                    ops.shape.zeros(tangent_aval(a)) if t is None and w else t
+                    for t, a, w in zip(
+                        out_tangents, jaxpr.out_avals, wanted or [False] * len(outs), strict=True
+                    )
+                ]
                 mask[:] = [t is not None for t in out_tangents]
                 return outs + [t for t in out_tangents if t is not None]
 
@@ -96,18 +101,31 @@ class Tools:
 
         return _cached(jaxpr, key, make)
 
-    def split_jaxpr(self, jaxpr: ClosedJaxpr, unknown: Sequence[bool]) -> Any:
+    def split_jaxpr(
+        self, jaxpr: ClosedJaxpr, unknown: Sequence[bool], wanted: Sequence[bool] | None = None
+    ) -> Any:
         """See `partial.split_jaxpr`."""
-        return _cached(jaxpr, ("split", tuple(unknown)), lambda: split_jaxpr(jaxpr, unknown, self))
+        key = ("split", tuple(unknown), None if wanted is None else tuple(wanted))
+        return _cached(jaxpr, key, lambda: split_jaxpr(jaxpr, unknown, self, wanted))
 
     def transpose_jaxpr(
-        self, jaxpr: ClosedJaxpr, linear: Sequence[bool], cts_given: Sequence[bool]
+        self,
+        jaxpr: ClosedJaxpr,
+        linear: Sequence[bool],
+        cts_given: Sequence[bool],
+        wanted: Sequence[bool] | None = None,
     ) -> tuple[ClosedJaxpr, list[bool]]:
         """(program: non-linear arguments then given cotangents -> non-zero cotangents, mask).
 
-        The mask tells, for each linear argument, whether its cotangent is there (not zero).
+        The mask tells, for each linear argument, whether its cotangent is there (not zero); those
+        that are `wanted` are, zero if need be.
         """
-        key = ("transpose", tuple(linear), tuple(cts_given))
+        key = (
+            "transpose",
+            tuple(linear),
+            tuple(cts_given),
+            None if wanted is None else tuple(wanted),
+        )
 
         def make() -> tuple[ClosedJaxpr, list[bool]]:
             mask: list[bool] = []
@@ -121,6 +139,13 @@ class Tools:
                 cts = [next(rest) if given else None for given in cts_given]
                 out = backward_pass(jaxpr.jaxpr, jaxpr.consts, full, cts, self)
                 out = [ct for ct, is_linear in zip(out, linear, strict=True) if is_linear]
+                if wanted is not None:
+                    types = [a for a, is_linear in zip(jaxpr.in_avals, linear, strict=True)
+                             if is_linear]  # fmt: skip
+                    out = [
+                        ops.shape.zeros(tangent_aval(a)) if ct is None and w else ct
+                        for ct, a, w in zip(out, types, wanted, strict=True)
+                    ]
                 mask[:] = [ct is not None for ct in out]
                 return [ct for ct in out if ct is not None]
 
@@ -134,15 +159,6 @@ class Tools:
             return self.trace(fun, [*avals, *cts], jaxpr.jaxpr.debug_name), mask
 
         return _cached(jaxpr, key, make)
-
-
-def zeros(aval: ShapedArray) -> Any:
-    """An array of zeros."""
-    return ops.shape.broadcast_in_dim(_zero(aval), aval.shape, ())
-
-
-def _zero(aval: ShapedArray) -> Any:
-    return aval.dtype.type(0)
 
 
 def _runner(jaxpr: ClosedJaxpr) -> Callable[..., list[Any]]:

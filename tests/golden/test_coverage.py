@@ -12,13 +12,13 @@ from covector.ir.op import REASONS, Op
 import covector  # noqa: F401  isort: skip
 
 #: To change with the primitives: one that is added adds eight rules, or reasons why not.
-PRIMITIVES = 127
+PRIMITIVES = 129
 COUNTS = {
     "integer": 29,
     "not linear": 90,
     "derived": 0,
-    "call": 1,
-    "stated": 892,
+    "call": 3,
+    "stated": 906,
     "decomposed": 4,
     "missing": 0,
 }

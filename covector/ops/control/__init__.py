@@ -1,0 +1,11 @@
+"""Control flow as operations that hold programs: `while`, `scan`, `cond`.
+
+A nested program has no constants of its own: what it captures are arguments of the operation.
+"""
+
+from covector.ops.control.branch import Cond
+from covector.ops.control.loop import While
+from covector.ops.control.parts import over_batch
+from covector.ops.control.scan import Scan
+
+__all__ = ["Cond", "Scan", "While", "over_batch"]
