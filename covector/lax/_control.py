@@ -10,7 +10,6 @@ import numpy as np
 
 from covector import dtypes, ops, tree
 from covector._base.config import config
-from covector._base.containers import is_listed
 from covector.api.arguments import avals_of, check_callable, check_values, name_of
 from covector.api.arrays import as_array
 from covector.api.vectorize import vmap

@@ -28,15 +28,32 @@ def module_text(target: Target, functions: Iterable[str], declared: Iterable[str
     )
 
 
-def assemble(text: str, target: Target) -> bytes:
-    """Object code of a module's text."""
+def assemble(text: str, target: Target, simplify: bool = False) -> bytes:
+    """Object code of a module's text.
+
+    `simplify`: run LLVM's own simplification first, which puts variables on the stack into
+    registers, and unrolls; kernels need none, since they are emitted simple.
+    """
     machine = _machine(target)
     log.show(4, "LLVM IR", text)
     with _lock:  # a target machine is not to be used by two threads at once
         module = _parse(text)
+        if simplify:
+            _simplify(module, machine)
         if log.wanted(5):
             log.show(5, "assembly", machine.emit_assembly(module))
         return machine.emit_object(module)
+
+
+def _simplify(module: Any, machine: Any) -> None:
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    manager = builder.getFunctionPassManager()
+    for function in module.functions:
+        if not function.is_declaration:
+            manager.run(function, builder)
+    log.show(4, "simplified LLVM IR", str(module))
 
 
 def assembly(text: str, target: Target) -> str:

@@ -28,6 +28,8 @@ from covector.compiler.program import (
 
 #: The name of the function.
 ENTRY = "program"
+#: Inside loops, buffers of so few bytes are variables on the stack, which LLVM puts in registers.
+SMALL = 256
 
 
 class Frame(NamedTuple):
@@ -45,11 +47,22 @@ class Driver:
     comes from libraries.
     """
 
-    __slots__ = ("_frame", "_name", "_root", "b", "codes", "imported", "kernels", "target")
+    __slots__ = (
+        "_depth",
+        "_frame",
+        "_name",
+        "_root",
+        "b",
+        "codes",
+        "imported",
+        "kernels",
+        "target",
+    )
 
     def __init__(self, program: Program, target: Target, name: Callable[[Kernel], str]) -> None:
         self._root, self.target, self._name = program, target, name
         self.b = Builder(target.f16c)
+        self._depth = 0  # of loops
         self.kernels: dict[str, Kernel] = {}
         self.codes: dict[str, Callable[[], str]] = {}
         self.imported: dict[str, None] = {}
@@ -61,7 +74,7 @@ class Driver:
         inputs = [self._given(n) for n in range(len(p.inputs))]
         outputs = [self._given(len(inputs) + n) for n in range(len(p.outputs))]
         arena = self._given(len(inputs) + len(outputs)) if p.arena else None
-        self.run(p, inputs, outputs, arena)
+        self.run(p, inputs, outputs, arena, nested=False)
         b.scopes[-1].block.end = ("ret",)
         body, declared = function_body(b.blocks)
         head = f"define void @{ENTRY}(ptr %buffers, ptr %symbols) nounwind {{"
@@ -73,9 +86,10 @@ class Driver:
         return b.put("load", PTR, (place,), 8)
 
     def run(
-        self, p: Program, inputs: list[Value], outputs: list[Value], arena: Value | None
-    ) -> None:
-        """Emits a program's steps, here and now.
+        self, p: Program, inputs: list[Value], outputs: list[Value], arena: Value | None,
+        nested: bool = True,
+    ) -> None:  # fmt: skip
+        """Emits a program's steps, here and now; `nested`: it is a part of another.
 
         A result that is an argument, or the same value as an earlier result, is copied where its
         place is another one.
@@ -86,7 +100,11 @@ class Driver:
         for s, pointer in zip(p.outputs, outputs, strict=True):
             frame.pointers.setdefault(s, pointer)
         for s, slot in enumerate(p.slots):
-            if s not in frame.pointers and arena is not None:
+            if s in frame.pointers or arena is None:
+                continue
+            if nested and 0 < slot.nbytes <= SMALL:
+                frame.pointers[s] = self.b.local(I8, slot.nbytes)
+            else:
                 frame.pointers[s] = self.b.put(
                     "gep", PTR, (arena, self.b.int(slot.offset or 0)), I8
                 )
@@ -103,7 +121,7 @@ class Driver:
     ) -> None:
         """Emits a call of a loop program, or its statements if they are few."""
         b = self.b
-        if inlines(kernel):
+        if inlines(kernel, self._depth > 0):
             emit_inline(b, kernel, self.target, pointers, symbols)
             return
         name = self._name(kernel)
@@ -165,10 +183,23 @@ class Driver:
 
     def _loop(self, frame: Frame, step: Loop) -> None:
         """Rounds of a nested program; values that it can't make in place alternate between two
-        buffers, and are copied home if they end in the other one."""
+        buffers, and are copied home if they end in the other one.  Small values are variables
+        on the stack, and are copied from one to the other."""
         b, p = self.b, frame.program
-        homes = [self._at(frame, s) for s in step.carry]
-        spares = [None if s is None else self._at(frame, s) for s in step.spare]
+        places = [self._at(frame, s) for s in step.carry]
+        small = [0 < p.slots[s].nbytes <= SMALL for s in step.carry]
+        homes = [
+            self._variable(place, p.slots[s].nbytes) if is_small else place
+            for place, s, is_small in zip(places, step.carry, small, strict=True)
+        ]
+        spares = [
+            None if s is None or is_small else self._at(frame, s)
+            for s, is_small in zip(step.spare, small, strict=True)
+        ]
+        fresh = [
+            b.local(I8, p.slots[s].nbytes) if is_small and spare is not None else None
+            for s, spare, is_small in zip(step.carry, step.spare, small, strict=True)
+        ]
         moving = [k for k, spare in enumerate(spares) if spare is not None]
         arena = None if step.arena is None else self._at(frame, step.arena)
 
@@ -183,12 +214,17 @@ class Driver:
             new = list(now)
             for n, k in enumerate(moving):
                 new[k] = values[2 * n + 1]
+            new = [f if f is not None else v for f, v in zip(fresh, new, strict=True)]
             rows = [self._row(frame, s, step, row) for s in (*step.xs, *step.ys)]
             constants = [self._at(frame, s) for s in step.body_consts]
             given = [*constants, *now, *rows[: len(step.xs)]]
             self.run(p.programs[step.body], given, [*new, *rows[len(step.xs) :]], arena)
+            for home, f, s in zip(homes, fresh, step.carry, strict=True):
+                if f is not None:
+                    self._copy(home, f, p.slots[s].nbytes)
             return [v for n in range(len(moving)) for v in (values[2 * n + 1], values[2 * n])]
 
+        self._depth += 1
         start = [v for k in moving for v in (homes[k], spares[k]) if v is not None]
         if step.condition is None:
             length = b.int(step.length or 0)
@@ -201,8 +237,18 @@ class Driver:
         else:
             ends = b.repeat(start, lambda v: self._holds(frame, step, current(v), arena),
                             lambda v: round_(v, None))  # fmt: skip
+        self._depth -= 1
         for n, k in enumerate(moving):
             self._bring_home(homes[k], ends[2 * n], p.slots[step.carry[k]].nbytes)
+        for place, home, s in zip(places, homes, step.carry, strict=True):
+            if home is not place:
+                self._copy(place, home, p.slots[s].nbytes)
+
+    def _variable(self, place: Value, nbytes: int) -> Value:
+        """A variable on the stack that starts as what lies there."""
+        home = self.b.local(I8, nbytes)
+        self._copy(home, place, nbytes)
+        return home
 
     def _holds(self, frame: Frame, step: Loop, carry: list[Value], arena: Value | None) -> Value:
         """Runs a while loop's condition: whether it goes on."""

@@ -1,4 +1,4 @@
-"""Single operations for eager use: one kernel serves every shape, its sizes are run-time numbers."""
+"""Single operations for eager use: one kernel serves every shape; sizes are run-time numbers."""
 
 from __future__ import annotations
 

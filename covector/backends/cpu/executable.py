@@ -24,7 +24,7 @@ from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.link import CompiledModule, link
 from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import Kernel
-from covector.compiler.program import KernelCall, Program
+from covector.compiler.program import Branch, KernelCall, Loop, Program
 
 _lock = threading.Lock()
 _images: Final[OrderedDict[str, bytes]] = OrderedDict()
@@ -94,7 +94,8 @@ def compile_program(
         return CompiledProgram(_packed(table, images), table, images)
     driver = Driver(program, target, lambda kernel: kernel_name(kernel, target))
     function, declared = driver.text()
-    images = [assemble(module_text(target, [function], declared), target)]
+    loops = any(isinstance(step, Loop | Branch) for step in program.steps)
+    images = [assemble(module_text(target, [function], declared), target, simplify=loops)]
     images += [image(kernel, name, target) for name, kernel in driver.kernels.items()]
     images += [_object(code_key(name, target), make, target) for name, make in driver.codes.items()]
     table["imports"] = list(driver.imported)

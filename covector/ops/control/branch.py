@@ -19,14 +19,12 @@ from covector.ops.control.parts import (
     cut,
     either,
     leave,
-    permuted,
     pick,
     spread_out,
     with_batch,
 )
 from covector.ops.families import Pointwise
 from covector.trace.stage import trace_to_jaxpr
-from covector.trace.tracer import tangent_aval
 
 #: Under vmap, branches of so few elementwise equations are both computed, and one selected.
 FEW = 8

@@ -169,7 +169,7 @@ class Scan(Op):
         results = list(body.outvars[: len(body.outvars) - residuals])
         fixed_vars, eqns = _unchanging(body, invars[0])
         fixed = [not isinstance(v, Var) or v in fixed_vars for v in wanted]
-        rows = {v: x for v, x in zip(invars[2], xs, strict=True)}
+        rows = dict(zip(invars[2], xs, strict=True))
         stacked = [v for v, f in zip(wanted, fixed, strict=True) if not f and v not in rows]
         outs: list[Any] = []
         if results or stacked:
@@ -200,7 +200,7 @@ class Scan(Op):
         avals = self.jaxpr.in_avals
         const_avals = pick(avals[: len(consts)], consts)
         carry_avals = [tangent_aval(a) for a in avals[len(consts) : len(consts) + n]]
-        known_c, known_x = leave(consts, consts), leave(xs, xs)
+        known_c = leave(consts, consts)
         sums = [tangent_aval(a) for a in pick(const_avals, found[0])]
         rows = [tangent_aval(row(typeof(c))) for c in ct_ys if c is not None]
         in_avals = [
@@ -218,9 +218,10 @@ class Scan(Op):
 
         program = trace_to_jaxpr(back, in_avals, self.jaxpr.jaxpr.debug_name)
         given_c, _, given_x = self.parts(args)
+        given_ys = [c for c in ct_ys if c is not None]
         outs = Scan(program, self.length, not self.reverse, len(known_c), len(sums) + n)(
             *leave(given_c, consts), *(ops.shape.zeros(a) for a in sums),
-            *or_zeros(ct_carry, carry_avals, [True] * n), *pick(ct_ys, [c is not None for c in ct_ys]),
+            *or_zeros(ct_carry, carry_avals, [True] * n), *given_ys,
             *leave(given_x, xs),
         )  # fmt: skip
         to_consts, to_carry, to_xs = cut(outs, len(sums), n)

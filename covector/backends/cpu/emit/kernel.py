@@ -39,8 +39,10 @@ ARGUMENTS: Final = "ptr %buffers, ptr %symbols"
 #: Scratch beyond this many bytes comes from the heap: threads may have small stacks.
 STACK: Final = 32 * 1024
 ALIGN: Final = 64
-#: Expression nodes of a kernel without loops up to which its caller takes it over.
+#: Expression nodes of a kernel up to which its caller takes it over, …
 INLINED: Final = 200
+#: … and how often its innermost statements may run.
+ROUNDS: Final = 64
 
 
 def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, set[str]]:
@@ -92,12 +94,35 @@ def _function(
     return f"{head} {{\n{text}\n}}\n"
 
 
-def inlines(kernel: Kernel) -> bool:
-    """Whether a kernel is a few statements without a loop, which its caller takes over."""
+def inlines(kernel: Kernel, again: bool) -> bool:
+    """Whether a kernel is so little work that its caller takes its statements over.
+
+    `again`: the caller runs it in a loop; then LLVM unrolls its loops, if they are short.
+    """
     statements = list(all_statements(kernel.body))
-    if any(isinstance(s, For | Fold | Scan) for s in statements):
+    if any(isinstance(s, Scan) for s in statements):
+        return False
+    loops = any(isinstance(s, For | Fold) for s in statements)
+    if loops and not (again and _rounds(kernel.body) <= ROUNDS):
         return False
     return sum(len(walk(*expressions(s))) for s in statements) <= INLINED
+
+
+def _rounds(body: Sequence[Statement]) -> int:
+    """How often the innermost statements run, all together; a run-time number counts as many."""
+    total = 0
+    for s in body:
+        inner = [
+            *(s.body if isinstance(s, For) else ()),
+            *(s.stores if isinstance(s, Fold) else ()),
+        ]
+        loops = [(s.low, s.high)] if isinstance(s, For) else []
+        loops += [(low, high) for _, low, high in s.loops] if isinstance(s, Fold) else []
+        rounds = max(_rounds(inner), 1)
+        for low, high in loops:
+            rounds *= max(high.const - low.const, 0) if not low.terms + high.terms else ROUNDS + 1
+        total += rounds
+    return total
 
 
 def emit_inline(
