@@ -24,6 +24,7 @@ from covector.ops.control.parts import (
     spread_out,
     with_batch,
 )
+from covector.ops.control.products import products, with_operands
 from covector.trace.stage import live_equations, trace_to_jaxpr
 from covector.trace.tracer import tangent_aval
 
@@ -170,7 +171,9 @@ class Scan(Op):
         fixed_vars, eqns = _unchanging(body, invars[0])
         fixed = [not isinstance(v, Var) or v in fixed_vars for v in wanted]
         rows = dict(zip(invars[2], xs, strict=True))
-        stacked = [v for v, f in zip(wanted, fixed, strict=True) if not f and v not in rows]
+        given_rows = {*rows, *results[len(carry) :]}
+        stacked = [v for v, f in zip(wanted, fixed, strict=True) if not f and v not in given_rows]
+        stacked = list(dict.fromkeys(stacked))
         outs: list[Any] = []
         if results or stacked:
             new = ClosedJaxpr(
@@ -181,6 +184,7 @@ class Scan(Op):
             )
             outs = list(self.like(new, len(consts), len(carry))(*consts, *carry, *xs))
         rows |= zip(stacked, outs[len(results) :], strict=True)
+        rows |= zip(body.outvars[len(carry) : len(results)], outs[len(carry) :], strict=False)
         once = _outside(invars[0], consts, eqns, pick(wanted, fixed))
         needed = [once.pop(0) if f else rows[v] for v, f in zip(wanted, fixed, strict=True)]
         return outs[: len(results)], needed, fixed
@@ -196,41 +200,45 @@ class Scan(Op):
             [*consts, *([True] * n), *xs],
             [*([True] * n), *(ct is not None for ct in ct_ys)],
         )
-        found = cut(mask, sum(consts), n)
-        avals = self.jaxpr.in_avals
-        const_avals = pick(avals[: len(consts)], consts)
-        carry_avals = [tangent_aval(a) for a in avals[len(consts) : len(consts) + n]]
-        known_c = leave(consts, consts)
-        sums = [tangent_aval(a) for a in pick(const_avals, found[0])]
-        rows = [tangent_aval(row(typeof(c))) for c in ct_ys if c is not None]
-        in_avals = [
-            *(a for a, c in zip(avals, consts, strict=False) if not c), *sums, *carry_avals, *rows,
-            *(a for a, x in zip(avals[len(consts) + n :], xs, strict=True) if not x),
-        ]  # fmt: skip
+        to_consts, to_carry, to_xs = cut(mask, sum(consts), n)
+        terms = products(body, sum(to_consts))
+        body = with_operands(body, terms)
+        avals = self.parts(self.jaxpr.in_avals)
+        carry_avals = [tangent_aval(a) for a in avals[1]]
+        summed = pick(pick(avals[0], consts), to_consts)
+        sums = [tangent_aval(a) for a, t in zip(summed, terms, strict=True) if t is None]
+        given_ys = [ct for ct in ct_ys if ct is not None]
+        given_c, _, given_x = self.parts(args)
+        given_c, given_x = leave(given_c, consts), leave(given_x, xs)
 
         def back(*values: Any) -> list[Any]:
-            fixed, total, ends, given, others = cut(values, len(known_c), len(sums), n, len(rows))
-            made = tools.call(body, [*fixed, *others, *ends, *given])
-            to_consts, to_carry, to_xs = cut(made, len(sums), sum(found[1]))
-            added = [ops.pointwise.add(a, b) for a, b in zip(total, to_consts, strict=True)]
-            return [*added, *or_zeros(spread_out(to_carry, found[1]), carry_avals, [True] * n),
-                    *to_xs]  # fmt: skip
+            fixed, total, ends, rows, others = cut(
+                values, len(given_c), len(sums), n, len(given_ys)
+            )
+            made = tools.call(body, [*fixed, *others, *ends, *rows])
+            more, to_start, rest = cut(made, len(sums), sum(to_carry))
+            added = [ops.pointwise.add(a, b) for a, b in zip(total, more, strict=True)]
+            return [*added, *or_zeros(spread_out(to_start, to_carry), carry_avals, [True] * n),
+                    *rest]  # fmt: skip
 
-        program = trace_to_jaxpr(back, in_avals, self.jaxpr.jaxpr.debug_name)
-        given_c, _, given_x = self.parts(args)
-        given_ys = [c for c in ct_ys if c is not None]
-        outs = Scan(program, self.length, not self.reverse, len(known_c), len(sums) + n)(
-            *leave(given_c, consts), *(ops.shape.zeros(a) for a in sums),
-            *or_zeros(ct_carry, carry_avals, [True] * n), *given_ys,
-            *leave(given_x, xs),
-        )  # fmt: skip
-        to_consts, to_carry, to_xs = cut(outs, len(sums), n)
-        return [
-            *spread_out(spread_out(to_consts, found[0]), consts),
-            *(c if is_linear else None for c, is_linear in
-              zip(to_carry, self.parts(linear)[1], strict=True)),
-            *spread_out(spread_out(to_xs, found[2]), xs),
+        in_avals = [
+            *leave(avals[0], consts), *sums, *carry_avals,
+            *(tangent_aval(row(typeof(ct))) for ct in given_ys), *leave(avals[2], xs),
         ]  # fmt: skip
+        program = trace_to_jaxpr(back, in_avals, self.jaxpr.jaxpr.debug_name)
+        outs = Scan(program, self.length, not self.reverse, len(given_c), len(sums) + n)(
+            *given_c, *(ops.shape.zeros(a) for a in sums),
+            *or_zeros(ct_carry, carry_avals, [True] * n), *given_ys, *given_x,
+        )  # fmt: skip
+        totals, starts, cts_x, operands = cut(outs, len(sums), n, sum(to_xs))
+        rest, pairs = iter(totals), iter(operands)
+        cts_c = [next(rest) if t is None else t.summed(next(pairs), next(pairs)) for t in terms]
+        is_linear = self.parts(linear)[1]
+        return [
+            *spread_out(spread_out(cts_c, to_consts), consts),
+            *(ct if known else None for ct, known in zip(starts, is_linear, strict=True)),
+            *spread_out(spread_out(cts_x, to_xs), xs),
+        ]
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """A scan of the batched body; the batch axis of rows is their second."""
