@@ -366,8 +366,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 def _constant(who: str, shape: Any, value: int, dtype: Any, device: Any, out_sharding: Any) -> Any:
     wanted = dtypes.default_float() if dtype is None else user_dtype(dtype, who)
-    out = ops.shape.full(shape_of(shape, who), value, wanted)
-    return placed(as_array(out), device, out_sharding)
+    return placed(_filled(shape_of(shape, who), value, wanted), device, out_sharding)
 
 
 def full_like(

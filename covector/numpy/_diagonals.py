@@ -61,7 +61,7 @@ def trace(
     """
     convert.refuse_out("trace", out)
     x = array_operand("trace", a)
-    wanted = user_dtype(dtype, "trace") or sum_dtype(x.dtype)
+    wanted = user_dtype(dtype, "trace") or sum_dtype(x.dtype, "trace")
     first, second = (canonical_axis(d, x.ndim, "trace") for d in (axis1, axis2))
     if isinstance(offset, Tracer):
         rest = [d for d in range(x.ndim) if d not in (first, second)]

@@ -107,11 +107,13 @@ def _summand(who: str, a: Any, dtype: Any, out: Any, promote: bool) -> tuple[Any
     convert.refuse_out(who, out)
     x = array_operand(who, a)
     wanted = user_dtype(dtype, who)
-    return x, wanted if wanted is not None else sum_dtype(x.dtype, promote)
+    return x, wanted if wanted is not None else sum_dtype(x.dtype, who, promote)
 
 
-def sum_dtype(dtype: Any, promote: bool = True) -> Any:
+def sum_dtype(dtype: Any, who: str, promote: bool = True) -> Any:
     """The dtype in which elements are added: narrow integers become default ones."""
+    if isinstance(dtype, dtypes.KeyType):
+        raise TypeError(f"{who}: random keys are not numbers; got an array of dtype {dtype}")
     if dtype.kind == "f":
         return dtype
     default = dtypes.default_int()
@@ -317,7 +319,7 @@ def _cumulative(who: str, scan: Any, a: Any, axis: Any, dtype: Any, out: Any) ->
     x = array_operand(who, a)
     wanted = user_dtype(dtype, who)
     if wanted is None:
-        wanted = sum_dtype(x.dtype, promote=False)
+        wanted = sum_dtype(x.dtype, who, promote=False)
     if axis is None:
         axis, x = 0, ops.shape.reshape(x, (x.size,))
     axis = canonical_axis(axis, x.ndim, who)
@@ -363,7 +365,7 @@ def _from_initial(
             raise ValueError(f"{who}: The input array has rank {x.ndim}, but an axis was not given")
         axis = 0
     axis = canonical_axis(axis, x.ndim, who)
-    wanted = user_dtype(dtype, who) or sum_dtype(x.dtype)
+    wanted = user_dtype(dtype, who) or sum_dtype(x.dtype, who)
     out = scan(x, axis, wanted)
     if not include_initial:
         return out

@@ -6,7 +6,7 @@ Here all run in lock step: those that have been accepted wait for the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from covector import dtypes, ops
 from covector._base.config import enable_x64
@@ -15,6 +15,7 @@ from covector.ir.interpret import evaluate
 from covector.ir.op import Absent, Op, Sample
 from covector.ir.values import typeof
 from covector.ops import _check
+from covector.ops.control import While
 from covector.ops.families import like, scale
 from covector.ops.random_floats import standard_normal, unit_interval
 from covector.trace.stage import trace_to_jaxpr
@@ -39,7 +40,7 @@ def _loop(
 
     cond = trace_to_jaxpr(some, avals, f"{name}_goes_on")
     body = trace_to_jaxpr(step, [*(typeof(x) for x in fixed), *avals], name)
-    return ops.control.While(cond, body, 0, len(fixed))(*fixed, *carry)
+    return While(cond, body, 0, len(fixed))(*fixed, *carry)
 
 
 def _split(keys: Any, count: int) -> list[Any]:
@@ -81,7 +82,7 @@ class RandomGamma(Op):
             ShapedArray(alpha.shape, alpha.dtype),
         ]
         with enable_x64(True):  # the constants of a float64 program are not to be narrowed
-            program = trace_to_jaxpr(lambda *xs: [self.decompose(*xs)], avals, self.name)
+            program = trace_to_jaxpr(self._outputs, avals, self.name)
         return evaluate(program.jaxpr, program.consts, [keys, alpha])[0]
 
     def decompose(self, keys: Any, alpha: Any) -> Any:
@@ -99,6 +100,9 @@ class RandomGamma(Op):
             return point.mul(point.mul(d, v), boost)
         boost = point.where(large, like(alpha, 0), point.mul(point.log(u), power))
         return point.add(point.add(point.log(d), point.log(v)), boost)
+
+    def _outputs(self, keys: Any, alpha: Any) -> list[Any]:
+        return [self.decompose(keys, alpha)]
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """By the implicit function theorem: F(x; alpha) stays (see `_slope`)."""
@@ -124,7 +128,7 @@ class RandomGamma(Op):
 
     def stablehlo(self, writer: Any, keys: Any, alpha: Any) -> Any:
         """As `decompose` says."""
-        return writer.lower(lambda *xs: [self.decompose(*xs)], [keys, alpha])[0]
+        return writer.lower(self._outputs, [keys, alpha])[0]
 
     @staticmethod
     def samples() -> Iterable[Sample]:
@@ -198,7 +202,7 @@ def _slope(a: Any, log_x: Any) -> Any:
 def _moves(change: Any, value: Any) -> Any:
     """Whether a term still changes a sum."""
     point = ops.pointwise
-    least = like(value, float(dtypes.finfo(typeof(value).dtype).eps))
+    least = like(value, float(cast("Any", dtypes.finfo(typeof(value).dtype)).eps))
     return point.gt(point.abs_(change), point.mul(least, point.abs_(value)))
 
 
@@ -225,7 +229,7 @@ def _fraction(a: Any, x: Any) -> tuple[Any, Any]:
     """F with 1 - P = F x**a e**-x / gamma(a), and dF/da: by the convergents p / q of a fraction."""
     point = ops.pointwise
     dtype = typeof(a).dtype
-    big = 1 / float(dtypes.finfo(dtype).eps)
+    big = 1 / float(cast("Any", dtypes.finfo(dtype)).eps)
 
     def going(n: Any, f: Any, df: Any, old: Any, old_slope: Any, *others: Any) -> Any:
         moves = point.or_(_moves(point.sub(f, old), f), _moves(point.sub(df, old_slope), df))

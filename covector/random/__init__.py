@@ -5,6 +5,8 @@ integers, orders and coins; to some units in the last place for what comes by wa
 and the like.
 """
 
+from covector.ops.random_gamma import RandomGamma as random_gamma_p
+from covector.random.counts import binomial, multinomial, poisson
 from covector.random.discrete import (
     bernoulli,
     categorical,
@@ -30,6 +32,17 @@ from covector.random.distributions import (
     wald,
     weibull_min,
 )
+from covector.random.gamma import (
+    ball,
+    beta,
+    chisquare,
+    dirichlet,
+    f,
+    gamma,
+    generalized_normal,
+    loggamma,
+    t,
+)
 from covector.random.keys import (
     PRNGKey,
     clone,
@@ -45,15 +58,23 @@ from covector.random.uniform import bits, randint, uniform
 
 __all__ = [
     "PRNGKey",
+    "ball",
     "bernoulli",
+    "beta",
+    "binomial",
     "bits",
     "categorical",
     "cauchy",
+    "chisquare",
     "choice",
     "clone",
+    "dirichlet",
     "double_sided_maxwell",
     "exponential",
+    "f",
     "fold_in",
+    "gamma",
+    "generalized_normal",
     "geometric",
     "gumbel",
     "key",
@@ -61,16 +82,21 @@ __all__ = [
     "key_dtype",
     "key_impl",
     "laplace",
+    "loggamma",
     "logistic",
     "lognormal",
     "maxwell",
+    "multinomial",
     "normal",
     "pareto",
     "permutation",
+    "poisson",
     "rademacher",
     "randint",
+    "random_gamma_p",
     "rayleigh",
     "split",
+    "t",
     "triangular",
     "truncated_normal",
     "uniform",

@@ -10,8 +10,10 @@ from covector import dtypes
 from covector import numpy as cnp
 from covector.ir.values import typeof
 from covector.numpy import convert
+from covector.ops.random_floats import number
 
 shape_of = convert.shape_of
+scalar = number
 
 
 def _dtype(dtype: Any, default: Any, who: str, kinds: tuple[Any, ...], wanted: str) -> Any:
@@ -59,12 +61,6 @@ _SCALARS = (bool, int, float, np.generic)
 def is_real(dtype: Any) -> bool:
     """Whether `dtype` is of booleans, integers or floats."""
     return any(dtypes.issubdtype(dtype, kind) for kind in (np.bool_, np.integer, np.floating))
-
-
-def scalar(x: Any, dtype: Any) -> Any:
-    """A number as a NumPy scalar of `dtype`."""
-    with np.errstate(all="ignore"):
-        return np.asarray(x).astype(dtype)[()]
 
 
 def joint_shape(who: str, shape: Any, *params: Any) -> tuple[int, ...]:

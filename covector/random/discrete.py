@@ -12,10 +12,11 @@ from covector import dtypes, lax
 from covector import numpy as cnp
 from covector.ir.values import typeof
 from covector.numpy import convert
+from covector.ops.random_floats import unit_interval
 from covector.random.arguments import int_dtype, joint_shape, placed, scalar, shape_of
 from covector.random.distributions import gumbel
 from covector.random.keys import as_key, split
-from covector.random.uniform import coin, draw, randint, unit_interval
+from covector.random.uniform import coin, draw, randint
 
 
 def bernoulli(
@@ -234,7 +235,8 @@ def _weighted(key: Any, p: Any, size: int, shape: Any, replace: bool, mode: Any)
     if replace:
         total = cnp.cumsum(p)
         u = unit_interval(key, shape, total.dtype)
-        return cnp.searchsorted(total, total[-1] * (scalar(1, total.dtype) - u))
-    noisy = gumbel(key, (size,), p.dtype, mode) + cnp.log(p)
-    chosen = lax.top_k(noisy, math.prod(shape))[1].reshape(shape)
+        chosen = cnp.searchsorted(total, total[-1] * (scalar(1, total.dtype) - u))
+    else:
+        noisy = gumbel(key, (size,), p.dtype, mode) + cnp.log(p)
+        chosen = lax.top_k(noisy, math.prod(shape))[1].reshape(shape)
     return cnp.asarray(chosen, dtypes.default_int())

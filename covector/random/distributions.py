@@ -8,6 +8,7 @@ import numpy as np
 
 from covector import dtypes, lax
 from covector import numpy as cnp
+from covector.ops.random_floats import standard_normal, unit_interval
 from covector.random.arguments import (
     float_dtype,
     inexact_dtype,
@@ -18,7 +19,7 @@ from covector.random.arguments import (
     shape_of,
 )
 from covector.random.keys import as_key, split
-from covector.random.uniform import coin, uniform, unit_interval
+from covector.random.uniform import coin, uniform
 
 _ONE = np.float32(1.0)
 
@@ -37,16 +38,11 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     shape = shape_of(shape, "normal")
     if dtypes.issubdtype(wanted, np.complexfloating):
         real = dtypes.to_real_dtype(wanted)
-        first, second = (_real_normal(k, shape, real) for k in split(keys))
+        first, second = (standard_normal(k, shape, real) for k in split(keys))
         out = lax.complex(first, second) / scalar(np.sqrt(2), wanted)
     else:
-        out = _real_normal(keys, shape, wanted)
+        out = standard_normal(keys, shape, wanted)
     return placed(out, out_sharding)
-
-
-def _real_normal(keys: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    low = np.nextafter(scalar(-1, dtype), scalar(0, dtype))
-    return scalar(np.sqrt(2), dtype) * lax.erf_inv(uniform(keys, shape, dtype, low, 1.0))
 
 
 def truncated_normal(
@@ -109,6 +105,7 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     """
     keys, _ = as_key(key, "exponential")
     wanted = float_dtype(dtype, "exponential")
+    shape = shape_of(shape, "exponential")
     return placed(-cnp.log1p(-uniform(keys, shape, wanted)), out_sharding)
 
 
@@ -121,6 +118,7 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     """
     keys, _ = as_key(key, "laplace")
     wanted = float_dtype(dtype, "laplace")
+    shape = shape_of(shape, "laplace")
     low = np.nextafter(scalar(-1, wanted), scalar(0, wanted))
     u = uniform(keys, shape, wanted, low, 1.0)
     return placed(cnp.sign(u) * cnp.log1p(-cnp.abs(u)), out_sharding)
@@ -183,6 +181,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     """
     keys, _ = as_key(key, "cauchy")
     wanted = float_dtype(dtype, "cauchy")
+    shape = shape_of(shape, "cauchy")
     u = uniform(keys, shape, wanted, dtypes.finfo(wanted).eps, 1.0)
     out = cnp.tan(scalar(np.pi, wanted) * (u - scalar(0.5, wanted)))
     return placed(out, out_sharding)

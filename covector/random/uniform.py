@@ -11,6 +11,7 @@ from covector import numpy as cnp
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.ops import random_bits as bits_ops
+from covector.ops.random_floats import between, unit_interval
 from covector.random.arguments import (
     float_dtype,
     is_real,
@@ -20,8 +21,6 @@ from covector.random.arguments import (
     shape_of,
 )
 from covector.random.keys import as_key, split
-
-point = ops.pointwise
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -76,9 +75,7 @@ def uniform(
     unit = unit_interval(keys, shape, wanted)
     if all(isinstance(v, np.generic) for v in (low, high)) and low == 0 and high == 1:
         return placed(unit, out_sharding)
-    with np.errstate(all="ignore"):
-        out = point.max_(low, _fma(unit, high - low, low))
-    return placed(out, out_sharding)
+    return placed(between(unit, low, high), out_sharding)
 
 
 def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
@@ -89,30 +86,10 @@ def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
     return cnp.broadcast_to(bound, shape)
 
 
-def unit_interval(keys: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    """Random significands with the exponent of 1, less 1."""
-    width, fraction = dtypes.itemsize_bits(dtype), int(dtypes.finfo(dtype).nmant)
-    if width not in (8, 16, 32, 64):
-        raise TypeError(f"uniform: only floats of 8, 16, 32 or 64 bits are there; got {dtype}")
-    drawn = draw(keys, 8 if fraction < 8 else width, shape)
-    kept = point.shift_right_logical(drawn, drawn.dtype.type(8 * drawn.dtype.itemsize - fraction))
-    kept = ops.cast.convert_element_type(kept, np.dtype(f"uint{width}"))
-    one = np.ones((), dtype).view(kept.dtype)[()]
-    with_exponent = ops.cast.bitcast_convert_type(point.or_(kept, one), dtype)
-    return point.sub(with_exponent, scalar(1, dtype))
-
-
 def coin(keys: Any, shape: tuple[int, ...]) -> Any:
     """True or False, equally likely."""
     dtype = dtypes.default_float()
     return unit_interval(keys, shape, dtype) < scalar(0.5, dtype)
-
-
-def _fma(x: Any, y: Any, z: Any) -> Any:
-    """x * y + z: rounded once, but twice in narrow types, as XLA does on a CPU."""
-    if x.dtype.itemsize < 4:
-        return point.add(point.mul(x, y), z)
-    return point.fma(x, y, z)
 
 
 def randint(
