@@ -6,6 +6,7 @@ A nested program has no constants of its own: what it captures are arguments of 
 from covector.ops.control.branch import Cond
 from covector.ops.control.loop import While
 from covector.ops.control.parts import over_batch
+from covector.ops.control.replay import Replay
 from covector.ops.control.scan import Scan
 
-__all__ = ["Cond", "Scan", "While", "over_batch"]
+__all__ = ["Cond", "Replay", "Scan", "While", "over_batch"]

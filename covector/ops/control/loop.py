@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from covector import ops
+from covector._base.context import context
 from covector.ir.avals import ShapedArray
 from covector.ir.interpret import evaluate
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
@@ -15,6 +16,7 @@ from covector.ir.op import Absent, Op, Sample
 from covector.ir.values import typeof
 from covector.ops.control.parts import (
     cut,
+    leave,
     or_zeros,
     over_batch,
     permuted,
@@ -22,6 +24,7 @@ from covector.ops.control.parts import (
     spread_out,
     with_batch,
 )
+from covector.ops.control.replay import Replay, cut_body, record
 from covector.trace.tracer import tangent_aval
 
 
@@ -85,6 +88,39 @@ class While(Op):
         started = or_zeros(t_carry, [tangent_aval(a) for a in avals], moving)
         outs = op(*cond_consts, *body_consts, *pick(t_consts, consts), *carry, *started)
         return outs[:m], spread_out(outs[m:], moving)
+
+    def partial(self, tools: Any, trace: Any, unknown: Sequence[bool], args: Sequence[Any]) -> Any:
+        """The known part runs, and keeps states; a `replay` of the rest is staged."""
+        cond_unknown, consts, carry = self.parts(unknown)
+        made = None
+        if not any(cond_unknown):
+            made = cut_body(tools, self.cond_jaxpr, self.body_jaxpr, consts, carry)
+        if made is None:
+            return trace.stage(self, args)
+        cond_consts, body_consts, start = self.parts(args)
+        known_consts, known_start = leave(body_consts, consts), leave(start, made.carry)
+        n = len(known_start)
+        cond = permuted(
+            self.cond_jaxpr,
+            lambda v: [*v[: len(cond_consts)], *leave(v[len(cond_consts) :], made.carry)],
+        )
+        context.trace = trace.parent
+        try:
+            ends, kept = record(
+                lambda x: tools.call(cond, [*cond_consts, *x])[0],
+                lambda x: tools.call(made.known, [*known_consts, *x])[:n],
+                known_start,
+            )
+        finally:
+            context.trace = trace
+        replay = Replay(made.known, made.staged, len(known_consts), n, sum(made.carry))
+        rest = trace.stage(
+            replay,
+            [*known_consts, *known_start, *kept, *pick(body_consts, consts),
+             *pick(start, made.carry)],
+        )  # fmt: skip
+        found, hidden = iter(ends), iter(rest)
+        return [next(hidden) if c else next(found) for c in made.carry]
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """A loop of batched values; if examples may end at different times, a loop for each."""

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from covector.backends.cpu.library import blas, sort, top_k
+from covector.backends.cpu.library import blas, eigen, lapack, sort, top_k
 from covector.backends.cpu.library.site import Site
 
 Routine = Callable[[Site], None]
 
-ROUTINES: Final[dict[str, Routine]] = {"gemm": blas.gemm, "sort": sort.sort, "top_k": top_k.top_k}
+ROUTINES: Final[dict[str, Routine]] = {
+    "gemm": blas.gemm, "sort": sort.sort, "top_k": top_k.top_k, **lapack.ROUTINES, **eigen.ROUTINES
+}  # fmt: skip
 
 
 def routine(name: str) -> Routine:

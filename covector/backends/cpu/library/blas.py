@@ -8,6 +8,7 @@ first copied to that order.
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -47,9 +48,11 @@ def _blas() -> Any:
 
 
 def _load() -> Any:
-    import scipy_openblas32
-
-    folder = Path(scipy_openblas32.get_lib_dir())
+    # Found, not imported: the package's own code reads metadata for longer than loading takes.
+    spec = importlib.util.find_spec("scipy_openblas32")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError("Covector needs the package scipy-openblas32: pip install it")
+    folder = Path(spec.submodule_search_locations[0]) / "lib"
     suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
     found = sorted(p for p in folder.iterdir() if "openblas" in p.name and p.suffix == suffix)
     if not found:

@@ -1,0 +1,356 @@
+"""Reverse mode through `while`: states are kept sparsely on the way forward, and recomputed.
+
+How many rounds there will be is not known, and memory is bounded.  Forward, every `stride`-th state
+is kept; when the places are full, every other one is dropped and the stride doubles (Q. Wang,
+P. Moin, G. Iaccarino, "Minimal repetition dynamic checkpointing algorithm for unsteady adjoint
+calculation", SIAM J. Sci. Comput. 31, 2009, in its simplest form).  In reverse, the places are a
+stack: a state that is missing is recomputed from the last one kept, which leaves others halfway
+(A. Griewank, A. Walther, "Evaluating Derivatives", 2008, chapter 12).  A loop of n rounds and c
+places costs up to about log2(n / c) / 2 more evaluations of each round; one of at most c rounds,
+none.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from covector import ops
+from covector._base.context import context
+from covector.ir.avals import ShapedArray
+from covector.ir.interpret import evaluate
+from covector.ir.jaxpr import ClosedJaxpr, Var
+from covector.ir.op import Linear, Op, Sample
+from covector.ir.values import typeof
+from covector.ops.control.parts import cut, leave, or_zeros, pick, spread_out
+from covector.trace.stage import trace_to_jaxpr
+from covector.trace.tracer import tangent_aval
+
+#: Places for states: as many as fit so many bytes, between a least and a most.
+BYTES, LEAST, MOST = 1 << 16, 64, 512
+ZERO, ONE, TWO = np.int32(0), np.int32(1), np.int32(2)
+
+
+def slots(avals: Sequence[ShapedArray]) -> int:
+    """How many states are kept."""
+    nbytes = sum(math.prod(a.shape) * a.dtype.itemsize for a in avals)
+    return min(max(LEAST, BYTES // max(nbytes, 1)), MOST) // 2 * 2
+
+
+class Cut(NamedTuple):
+    """A loop's body in two: `known` (constants, carry) -> (carry, residuals), and `staged`
+    (residuals, constants, carry) -> carry, of what is unknown."""
+
+    known: ClosedJaxpr
+    staged: ClosedJaxpr
+    consts: list[bool]
+    carry: list[bool]
+
+
+def cut_body(
+    tools: Any, cond: ClosedJaxpr, body: ClosedJaxpr, consts: list[bool], carry: list[bool]
+) -> Cut | None:
+    """The body cut by which constants and carries are unknown; None if the condition is, too."""
+    while True:  # to the fixed point: what depends on an unknown value is unknown
+        known, staged, mask, _ = tools.split_jaxpr(body, [*consts, *carry], carry)
+        if mask == carry:
+            break
+        carry = mask
+    inner = cond.jaxpr
+    unknown = set(pick(inner.invars[len(inner.invars) - len(carry) :], carry))
+    read = {v for eqn in inner.eqns for v in eqn.invars if isinstance(v, Var)}
+    if unknown & {*read, *inner.outvars}:
+        return None
+    return Cut(known, staged, consts, carry)
+
+
+def record(
+    going: Any, step: Any, carry: Sequence[Any]
+) -> tuple[list[Any], list[Any]]:
+    """`while going(carry): carry = step(carry)` -> (the carry, [rounds, stride, kept states…])."""
+    avals = [typeof(x) for x in carry]
+    count = slots(avals)
+    n = len(carry)
+    kept = [ops.shape.zeros(ShapedArray((count + 1, *a.shape), a.dtype)) for a in avals]
+
+    def more(x: Sequence[Any], *limits: tuple[Any, Any]) -> Any:
+        out = going(x)
+        for value, limit in limits:
+            out = ops.pointwise.and_(out, ops.pointwise.lt(value, limit))
+        return out
+
+    def stretch(state: list[Any]) -> list[Any]:
+        """Keeps the state, and goes on for `stride` rounds."""
+        i, stride, *rest = state
+        x, places = cut(rest, n)
+        at = ops.pointwise.div(i, stride)
+        places = [_put(p, v, at) for p, v in zip(places, x, strict=True)]
+        last = ops.pointwise.add(i, stride)
+        i, _, *x = _while(
+            lambda s: more(s[2:], (s[0], s[1])),
+            lambda s: [ops.pointwise.add(s[0], ONE), s[1], *step(s[2:])],
+            [i, last, *x],
+        )
+        return [i, stride, *x, *places]
+
+    def fill(state: list[Any]) -> list[Any]:
+        """Until the places are full; then half of them are given up."""
+        room = np.int32(count)
+        state = _while(
+            lambda s: more(s[2 : 2 + n], (s[0], ops.pointwise.mul(s[1], room))), stretch, state
+        )
+        i, stride, *rest = state
+        full = ops.pointwise.ge(i, ops.pointwise.mul(stride, room))
+        return _if(full, lambda s: [s[0], ops.pointwise.mul(s[1], TWO), *s[2 : 2 + n],
+                                    *map(_halved, s[2 + n :])], state)  # fmt: skip
+
+    state = [ops.shape.full((), 0, np.int32), ops.shape.full((), 1, np.int32), *carry, *kept]
+    i, stride, *rest = _while(lambda s: more(s[2 : 2 + n]), fill, state)
+    ends, places = cut(rest, n)
+    return ends, [i, stride, *places]
+
+
+class Replay(Op):
+    """The unknown part of a `while` loop, linear in it; the loop itself has been run by `record`.
+
+    Arguments: known constants, the known carry's start, [rounds, stride, kept states…], unknown
+    constants, the unknown carry; result: the unknown carry.
+    """
+
+    name = "replay"
+    multiple_results = True
+    known: ClosedJaxpr
+    staged: ClosedJaxpr
+    num_consts: int
+    num_carry: int
+    num_unknown: int
+
+    def parts(self, args: Sequence[Any]) -> list[list[Any]]:
+        """[known constants, start, record, unknown constants, unknown carry]."""
+        n, m = self.num_consts, self.num_carry
+        known, start, kept, rest = cut(args, n, m, 2 + m)
+        consts = len(rest) - self.num_unknown
+        return [known, start, kept, rest[:consts], rest[consts:]]
+
+    def result(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        """The types of the unknown carry."""
+        carry = self.parts(avals)[4]
+        if [a.strong() for a in carry] != [a.strong() for a in self.staged.out_avals]:
+            raise TypeError(
+                f"replay: the carry is {[a.str_short() for a in self.staged.out_avals]}; got "
+                f"{[a.str_short() for a in carry]}"
+            )
+        return tuple(a.strong() for a in carry)
+
+    def numpy(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """The decomposition, evaluated in NumPy."""
+        program = self._program([typeof(x) for x in arrays])
+        return evaluate(program.jaxpr, program.consts, arrays)
+
+    def _program(self, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
+        return trace_to_jaxpr(self.decompose, avals, "replay")
+
+    def _round(self, tools: Any, consts: Sequence[Any], x: Sequence[Any]) -> tuple[list, list]:
+        """(the known carry after a round, its residuals)."""
+        made = _call(self.known, [*consts, *x])
+        return made[: self.num_carry], made[self.num_carry :]
+
+    def decompose(self, *args: Any) -> list[Any]:
+        """Both parts, once more, for as many rounds."""
+        consts, start, kept, unknown, carry = self.parts(args)
+        n = self.num_carry
+
+        def step(state: list[Any]) -> list[Any]:
+            x, t = cut(state[2:], n)
+            x, residuals = self._round(None, consts, x)
+            t = _call(self.staged, [*residuals, *unknown, *t])
+            return [ops.pointwise.add(state[0], ONE), state[1], *x, *t]
+
+        zero = ops.shape.full((), 0, np.int32)
+        out = _while(lambda s: ops.pointwise.lt(s[0], s[1]), step, [zero, kept[0], *start, *carry])
+        return out[2 + n :]
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """Of the decomposition."""
+        moving = [t is not None for t in tangents]
+        jaxpr, mask = tools.jvp_jaxpr(self._program([typeof(x) for x in primals]), moving)
+        outs = tools.call(jaxpr, [*primals, *(t for t in tangents if t is not None)])
+        return outs[: len(mask)], spread_out(outs[len(mask) :], mask)
+
+    def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
+        """A loop over the batch: each example has its own number of rounds."""
+        return ops.control.over_batch(self, size, args, dims)
+
+    def transpose(self, tools: Any, cts: Sequence[Any], *args: Any) -> list[Any]:
+        """From the last round to the first, each at its state, kept or recomputed."""
+        consts, start, kept, unknown, carry = self.parts(args)
+        linear = [*(isinstance(a, Linear) for a in unknown), *([True] * len(carry))]
+        residuals = len(self.staged.in_avals) - len(linear)
+        back, _ = tools.transpose_jaxpr(
+            self.staged, [*([False] * residuals), *linear], [True] * len(cts),
+            [True] * sum(linear),
+        )  # fmt: skip
+        avals = [tangent_aval(a) for a in self.staged.out_avals]
+        totals = [ops.shape.zeros(tangent_aval(a.aval)) for a in unknown if isinstance(a, Linear)]
+        others = leave(unknown, linear[: len(unknown)])
+        ends = or_zeros(cts, avals, [True] * len(cts))
+        m = len(totals)
+
+        def pull(x: Sequence[Any], state: Sequence[Any]) -> list[Any]:
+            total, ct = cut(state, m)
+            _, found = self._round(tools, consts, x)
+            made = tools.call(back, [*found, *others, *ct])
+            return [*(ops.pointwise.add(a, b) for a, b in zip(total, made, strict=False)),
+                    *made[m:]]  # fmt: skip
+
+        outs = reverse(
+            lambda x: self._round(tools, consts, x)[0], pull, kept[0], kept[1], kept[2:],
+            [*totals, *ends],
+        )  # fmt: skip
+        given = iter(outs[:m])
+        return [
+            *([None] * (len(args) - len(unknown) - len(carry))),
+            *(next(given) if isinstance(a, Linear) else None for a in unknown),
+            *(ct if isinstance(a, Linear) else None for a, ct in zip(carry, outs[m:], strict=True)),
+        ]
+
+    def stablehlo(self, writer: Any, *operands: Any) -> Any:
+        """The decomposition."""
+        return writer.closed(self._program([x.aval for x in operands]), operands)
+
+    @staticmethod
+    def samples() -> Iterable[Sample]:
+        """t -> t * cos(x) + c over rounds x -> sin(x), five of them, recorded at stride 1."""
+        known = trace_to_jaxpr(
+            lambda x: [ops.pointwise.sin(x), ops.pointwise.cos(x)],
+            [ShapedArray((), "float32")], "known",
+        )  # fmt: skip
+        scalar = ShapedArray((), "float32")
+        staged = trace_to_jaxpr(
+            lambda r, c, t: [ops.pointwise.add(ops.pointwise.mul(t, r), c)], [scalar] * 3, "staged"
+        )
+        states = [np.float32(0.7)]
+        for _ in range(4):
+            states.append(np.sin(states[-1]))
+        kept = np.zeros(slots([scalar]) + 1, np.float32)
+        kept[:5] = states
+        given = (np.float32(0.7), np.int32(5), np.int32(1), kept)
+        yield Sample(Replay(known, staged, 0, 1, 1), (*given, scalar, scalar), scale=4.0)
+
+
+def reverse(
+    step: Any, pull: Any, rounds: Any, stride: Any, kept: Sequence[Any], cts: Sequence[Any]
+) -> list[Any]:
+    """`for k in reversed(range(rounds)): cts = pull(state k, cts)`, of states that `record` kept.
+
+    The places are a stack, each with the number of its state.
+    """
+    places = typeof(kept[0]).shape[0] if kept else 1
+    room, n = np.int32(places - 1), len(kept)
+    numbers = ops.pointwise.mul(ops.shape.iota(np.int32, (places,), 0), _spread(stride, places))
+    last = ops.pointwise.sub(ops.pointwise.add(rounds, stride), ONE)
+    depth = ops.pointwise.div(last, stride)
+
+    def one(state: list[Any]) -> list[Any]:
+        k, depth, numbers, *rest = state
+        stack, cts = cut(rest, n)
+        (depth, *_) = _while(
+            lambda s: ops.pointwise.gt(_get(s[1], ops.pointwise.sub(s[0], ONE)), s[2]),
+            lambda s: [ops.pointwise.sub(s[0], ONE), *s[1:]],
+            [depth, numbers, k],
+        )
+        top = ops.pointwise.sub(depth, ONE)
+        i, x = _get(numbers, top), [_get(p, top) for p in stack]
+
+        def advance(s: list[Any]) -> list[Any]:
+            """Halfway to k, or all the way if no place is free; leaves the state there."""
+            i, k, depth, numbers, *rest = s
+            x, stack = cut(rest, n)
+            half = ops.pointwise.max_(ops.pointwise.div(ops.pointwise.sub(k, i), TWO), ONE)
+            free = ops.pointwise.lt(depth, room)
+            to = ops.pointwise.select_n(free, k, ops.pointwise.add(i, half))
+            i, _, *x = _while(
+                lambda s: ops.pointwise.lt(s[0], s[1]),
+                lambda s: [ops.pointwise.add(s[0], ONE), s[1], *step(s[2:])],
+                [i, to, *x],
+            )
+            numbers = _put(numbers, i, depth)
+            stack = [_put(p, v, depth) for p, v in zip(stack, x, strict=True)]
+            pushed = ops.pointwise.and_(free, ops.pointwise.lt(i, k))
+            depth = ops.pointwise.add(depth, ops.cast.convert_element_type(pushed, np.int32, False))
+            return [i, k, depth, numbers, *x, *stack]
+
+        _, _, depth, numbers, *rest = _while(
+            lambda s: ops.pointwise.lt(s[0], s[1]), advance, [i, k, depth, numbers, *x, *stack]
+        )
+        x, stack = cut(rest, n)
+        return [ops.pointwise.sub(k, ONE), depth, numbers, *stack, *pull(x, cts)]
+
+    state = [ops.pointwise.sub(rounds, ONE), depth, numbers, *kept, *cts]
+    return _while(lambda s: ops.pointwise.ge(s[0], ZERO), one, state)[3 + n :]
+
+
+# A little language for the loops above
+
+
+def _while(going: Any, step: Any, state: Sequence[Any]) -> list[Any]:
+    """`while going(state): state = step(state)`; what both capture becomes constants."""
+    avals = [typeof(x) for x in state]
+    cond = _lifted(trace_to_jaxpr(lambda *s: [going(list(s))], avals, "going"))
+    body = _lifted(trace_to_jaxpr(lambda *s: step(list(s)), avals, "step"))
+    loop = ops.control.While(cond[0], body[0], len(cond[1]), len(body[1]))
+    return list(loop(*cond[1], *body[1], *state))
+
+
+def _if(pred: Any, then: Any, state: Sequence[Any]) -> list[Any]:
+    """`then(state) if pred else state`."""
+    avals = [typeof(x) for x in state]
+    branches = (
+        trace_to_jaxpr(lambda *s: list(s), avals, "as_it_is"),
+        trace_to_jaxpr(lambda *s: then(list(s)), avals, "then"),
+    )
+    index = ops.cast.convert_element_type(pred, np.int32, False)
+    return list(ops.control.Cond(branches)(index, *state))
+
+
+def _lifted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    body = program.jaxpr
+    lifted = body.replace(constvars=[], invars=[*body.constvars, *body.invars])
+    return ClosedJaxpr(lifted), program.consts
+
+
+def _call(program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    return list(ops.call.Jit(program, program.jaxpr.debug_name or "body")(*args))
+
+
+def _starts(k: Any, ndim: int) -> list[Any]:
+    return [k, *([ZERO] * (ndim - 1))]
+
+
+def _get(places: Any, k: Any) -> Any:
+    shape = typeof(places).shape
+    part = ops.slicing.dynamic_slice(places, _starts(k, len(shape)), (1, *shape[1:]))
+    return ops.shape.reshape(part, shape[1:])
+
+
+def _put(places: Any, x: Any, k: Any) -> Any:
+    shape = typeof(places).shape
+    part = ops.shape.reshape(x, (1, *shape[1:]))
+    return ops.slicing.dynamic_update_slice(places, part, _starts(k, len(shape)))
+
+
+def _halved(places: Any) -> Any:
+    """Every other one, at the front."""
+    shape = typeof(places).shape
+    half = (shape[0] - 1) // 2
+    ends = (2 * half, *shape[1:])
+    even = ops.shape.slice_(places, (0,) * len(shape), ends, (2, *([1] * (len(shape) - 1))))
+    rest = ops.shape.slice_(places, (half, *([0] * (len(shape) - 1))), shape, (1,) * len(shape))
+    return ops.shape.concatenate([even, rest], 0)
+
+
+def _spread(x: Any, size: int) -> Any:
+    return ops.shape.broadcast_in_dim(x, (size,), ())
