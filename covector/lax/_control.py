@@ -138,7 +138,7 @@ def scan(
     check_values(tree.leaves(init), init, "the start value of scan")
     check_values(tree.leaves(xs), xs, "xs of scan")
     count = _length(xs, length)
-    if not isinstance(unroll, (bool, int)) or unroll < 0:
+    if unroll < 0:
         raise ValueError(f"scan: unroll must be a boolean or a positive integer; got {unroll!r}")
     if config.disable_jit:
         return _python_scan(f, init, xs, count, reverse)
@@ -199,15 +199,24 @@ def _length(xs: Any, length: int | None) -> int:
 
 def _python_scan(f: Any, carry: Any, xs: Any, length: int, reverse: bool) -> tuple[Any, Any]:
     """Without tracing, so that a debugger sees each round."""
+
+    def row(k: int) -> Any:
+        def read(x: Any) -> Any:
+            return as_array(x)[k]
+
+        return tree.map(read, xs)
+
+    def stack(*rows: Any) -> Any:
+        return ops.shape.stack([as_array(r) for r in rows], 0)
+
     ys: list[Any] = []
     for k in reversed(range(length)) if reverse else range(length):
-        carry, y = f(carry, tree.map(lambda x, k=k: as_array(x)[k], xs))
+        carry, y = f(carry, row(k))
         ys.append(y)
     if not ys:
         raise ValueError("scan of no rounds under disable_jit: nothing says what y is like")
     if reverse:
         ys.reverse()
-    stack = lambda *rows: ops.shape.stack([as_array(r) for r in rows], 0)  # noqa: E731
     return carry, tree.map(stack, *ys)
 
 
@@ -230,19 +239,32 @@ def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> A
         return scan(one, None, xs)[1]
     if batch_size < 1:
         raise ValueError(f"map: batch_size must be positive; got {batch_size}")
-    count = _length(xs, None)
-    whole, rest = divmod(count, batch_size)
-    many = vmap(f)
-    cut = whole * batch_size
+    return _map_blocks(vmap(f), xs, _length(xs, None), batch_size)
+
+
+def _map_blocks(many: Any, xs: Any, count: int, size: int) -> Any:
+    """Whole blocks one after another, then the rest."""
+    whole = count // size
+    cut = whole * size
+
+    def blocks(x: Any) -> Any:
+        return as_array(x)[:cut].reshape(whole, size, *np.shape(x)[1:])
+
+    def rest(x: Any) -> Any:
+        return as_array(x)[cut:]
+
+    def joined(y: Any) -> Any:
+        return y.reshape(cut, *y.shape[2:])
+
+    def one(_: Any, x: Any) -> Any:
+        return None, many(x)
+
+    def together(*parts: Any) -> Any:
+        return ops.shape.concatenate(list(parts), 0)
+
     parts: list[Any] = []
     if whole:
-        blocks = tree.map(
-            lambda x: as_array(x)[:cut].reshape(whole, batch_size, *np.shape(x)[1:]), xs
-        )
-        out = scan(lambda _, x: (None, many(x)), None, blocks)[1]
-        parts.append(tree.map(lambda y: y.reshape(cut, *y.shape[2:]), out))
-    if rest or not whole:
-        parts.append(many(tree.map(lambda x: as_array(x)[cut:], xs)))
-    if len(parts) == 1:
-        return parts[0]
-    return tree.map(lambda *p: ops.shape.concatenate(list(p), 0), *parts)
+        parts.append(tree.map(joined, scan(one, None, tree.map(blocks, xs))[1]))
+    if cut < count or not whole:
+        parts.append(many(tree.map(rest, xs)))
+    return parts[0] if len(parts) == 1 else tree.map(together, *parts)

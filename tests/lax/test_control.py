@@ -275,3 +275,69 @@ def test_wrong_operands_of_the_operations() -> None:
     choice = next(iter(Cond.samples())).op
     with pytest.raises(TypeError, match="int32 scalar"):
         choice(np.float32(0), np.ones(3, "f"), np.ones(3, "f"))
+
+
+# Reverse mode through loops of unknown length
+
+
+def repeated(x: Any, n: Any) -> Any:
+    """n rounds, n traced."""
+    return lax.while_loop(
+        lambda s: s[0] < n, lambda s: (s[0] + 1, cnp.sin(s[1]) * 1.01 + 0.1 * x), (0, x)
+    )[1]
+
+
+def unrolled(x: Any, n: int) -> Any:
+    y = x
+    for _ in range(n):
+        y = cnp.sin(y) * 1.01 + 0.1 * x
+    return y
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 65])
+def test_reverse_of_while(n: int) -> None:
+    wanted = cv.grad(unrolled)(0.3, n)
+    np.testing.assert_allclose(cv.grad(repeated)(0.3, n), wanted, rtol=1e-6)
+    np.testing.assert_allclose(cv.jit(cv.grad(repeated))(0.3, n), wanted, rtol=1e-6)
+
+
+def test_reverse_of_more_rounds_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("covector.ops.control.replay.slots", lambda avals: 4)
+    for n in (3, 4, 5, 8, 9, 100, 257):
+        found = cv.grad(lambda x, n=n: repeated(x, n))(0.3)
+        fixed = cv.grad(lambda x, n=n: lax.fori_loop(
+            0, n, lambda i, y: cnp.sin(y) * 1.01 + 0.1 * x, x))(0.3)  # fmt: skip
+        np.testing.assert_allclose(found, fixed, rtol=2e-6)
+
+
+def test_reverse_of_while_twice_and_mapped() -> None:
+    wanted = cv.grad(cv.grad(lambda x: unrolled(x, 5)))(0.3)
+    np.testing.assert_allclose(cv.grad(cv.grad(lambda x: repeated(x, 5)))(0.3), wanted, rtol=1e-5)
+    forward = cv.jvp(cv.grad(lambda x: repeated(x, 5)), (0.3,), (1.0,))[1]
+    np.testing.assert_allclose(forward, wanted, rtol=1e-5)
+    x, n = cnp.array([0.3, 0.5]), cnp.array([3, 1])
+    each = [cv.grad(unrolled)(0.3, 3), cv.grad(unrolled)(0.5, 1)]
+    np.testing.assert_allclose(cv.vmap(cv.grad(repeated))(x, n), each, rtol=1e-6)
+    whole = cv.grad(lambda x: cv.vmap(repeated)(x, n).sum())(x)
+    np.testing.assert_allclose(whole, each, rtol=1e-6)
+
+
+def test_reverse_of_while_over_arrays_with_constants() -> None:
+    def loop(w: Any, x: Any, n: Any) -> Any:
+        return lax.while_loop(lambda s: s[1] < n, lambda s: (cnp.tanh(s[0] @ w), s[1] + 1), (x, 0))
+
+    def fixed(w: Any, x: Any) -> Any:
+        for _ in range(6):
+            x = cnp.tanh(x @ w)
+        return x.sum()
+
+    found = cv.jit(cv.grad(lambda w, x: loop(w, x, 6)[0].sum(), (0, 1)))(W, XS)
+    for ours, wanted in zip(found, cv.grad(fixed, (0, 1))(W, XS), strict=True):
+        np.testing.assert_allclose(ours, wanted, rtol=2e-5, atol=1e-6)
+
+
+def test_linearize_of_while_can_be_called_and_transposed() -> None:
+    _, tangent = cv.linearize(lambda x: repeated(x, 7), 0.3)
+    np.testing.assert_allclose(tangent(2.0), 2 * cv.grad(unrolled)(0.3, 7), rtol=1e-6)
+    _, pullback = cv.vjp(lambda x: repeated(x, 7), 0.3)
+    np.testing.assert_allclose(pullback(cnp.float32(2.0))[0], tangent(2.0), rtol=1e-6)

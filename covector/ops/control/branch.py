@@ -139,26 +139,31 @@ class Cond(Op):
 
     def stablehlo(self, writer: Any, index: Any, *operands: Any) -> Any:
         """stablehlo.case, of the index clamped."""
-        clamp = trace_to_jaxpr(
-            lambda i: [ops.pointwise.clamp(np.int32(0), i, np.int32(len(self.branches) - 1))],
-            [index.aval], "clamp",
-        )  # fmt: skip
-        (clamped,) = writer.closed(clamp, [index])
+
+        def clamp(i: Any) -> list[Any]:
+            return [ops.pointwise.clamp(np.int32(0), i, np.int32(len(self.branches) - 1))]
+
+        (clamped,) = writer.closed(trace_to_jaxpr(clamp, [index.aval], "clamp"), [index])
         return writer.case(clamped, self.branches, operands)
 
     @staticmethod
     def samples() -> Iterable[Sample]:
         """Three branches, with different residuals; index in and out of range."""
+
+        def product(x: Any, y: Any) -> list[Any]:
+            return [ops.pointwise.mul(ops.pointwise.sin(x), y), x]
+
+        def square(x: Any, y: Any) -> list[Any]:
+            return [ops.pointwise.mul(x, x), y]
+
+        def swapped(x: Any, y: Any) -> list[Any]:
+            return [y, x]
+
         for dtype, index in (("float32", 0), ("float32", 7), ("float64", 1)):
             aval = ShapedArray((3,), dtype)
             branches = tuple(
-                trace_to_jaxpr(f, [aval, aval], f"branch{k}")
-                for k, f in enumerate((
-                    lambda x, y: [ops.pointwise.mul(ops.pointwise.sin(x), y), x],
-                    lambda x, y: [ops.pointwise.mul(x, x), y],
-                    lambda x, y: [y, x],
-                ))
-            )  # fmt: skip
+                trace_to_jaxpr(f, [aval, aval], f.__name__) for f in (product, square, swapped)
+            )
             yield Sample(Cond(branches), (np.int32(index), aval, aval))
 
 

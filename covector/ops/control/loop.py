@@ -104,13 +104,16 @@ class While(Op):
             self.cond_jaxpr,
             lambda v: [*v[: len(cond_consts)], *leave(v[len(cond_consts) :], made.carry)],
         )
+
+        def going(x: list[Any]) -> Any:
+            return tools.call(cond, [*cond_consts, *x])[0]
+
+        def step(x: list[Any]) -> list[Any]:
+            return tools.call(made.known, [*known_consts, *x])[:n]
+
         context.trace = trace.parent
         try:
-            ends, kept = record(
-                lambda x: tools.call(cond, [*cond_consts, *x])[0],
-                lambda x: tools.call(made.known, [*known_consts, *x])[:n],
-                known_start,
-            )
+            ends, kept = record(going, step, known_start)
         finally:
             context.trace = trace
         replay = Replay(made.known, made.staged, len(known_consts), n, sum(made.carry))

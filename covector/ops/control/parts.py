@@ -13,7 +13,9 @@ from covector.ir.values import typeof
 from covector.trace.stage import trace_to_jaxpr
 
 
-def or_zeros(given: Sequence[Any], avals: Sequence[ShapedArray], wanted: Sequence[bool]) -> list:
+def or_zeros(
+    given: Sequence[Any], avals: Sequence[ShapedArray], wanted: Sequence[bool]
+) -> list[Any]:
     """Those that are wanted; zeros of type `avals` stand in for None."""
     return [
         ops.shape.zeros(a) if x is None else x

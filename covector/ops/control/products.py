@@ -40,7 +40,8 @@ def products(body: ClosedJaxpr, count: int) -> list[Product | None]:
 
 
 def _product(v: Any, makers: dict[Any, Equation]) -> Product | None:
-    size, views = math.prod(v.aval.shape), []
+    size = math.prod(v.aval.shape)
+    views: list[Any] = []
     while (eqn := makers.get(v)) is not None and eqn.op.name == "transpose":
         views.append(eqn.op)
         v = eqn.invars[0]

@@ -13,13 +13,12 @@ none.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from covector import ops
-from covector._base.context import context
 from covector.ir.avals import ShapedArray
 from covector.ir.interpret import evaluate
 from covector.ir.jaxpr import ClosedJaxpr, Var
@@ -31,6 +30,9 @@ from covector.trace.tracer import tangent_aval
 
 #: Places for states: as many as fit so many bytes, between a least and a most.
 BYTES, LEAST, MOST = 1 << 16, 64, 512
+#: What a loop's condition and body are, of its carry.
+_Going = Callable[[list[Any]], Any]
+_Step = Callable[[list[Any]], list[Any]]
 ZERO, ONE, TWO = np.int32(0), np.int32(1), np.int32(2)
 
 
@@ -67,16 +69,14 @@ def cut_body(
     return Cut(known, staged, consts, carry)
 
 
-def record(
-    going: Any, step: Any, carry: Sequence[Any]
-) -> tuple[list[Any], list[Any]]:
+def record(going: _Going, step: _Step, carry: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """`while going(carry): carry = step(carry)` -> (the carry, [rounds, stride, kept states…])."""
     avals = [typeof(x) for x in carry]
     count = slots(avals)
     n = len(carry)
     kept = [ops.shape.zeros(ShapedArray((count + 1, *a.shape), a.dtype)) for a in avals]
 
-    def more(x: Sequence[Any], *limits: tuple[Any, Any]) -> Any:
+    def more(x: list[Any], *limits: tuple[Any, Any]) -> Any:
         out = going(x)
         for value, limit in limits:
             out = ops.pointwise.and_(out, ops.pointwise.lt(value, limit))
@@ -102,7 +102,7 @@ def record(
         state = _while(
             lambda s: more(s[2 : 2 + n], (s[0], ops.pointwise.mul(s[1], room))), stretch, state
         )
-        i, stride, *rest = state
+        i, stride = state[:2]
         full = ops.pointwise.ge(i, ops.pointwise.mul(stride, room))
         return _if(full, lambda s: [s[0], ops.pointwise.mul(s[1], TWO), *s[2 : 2 + n],
                                     *map(_halved, s[2 + n :])], state)  # fmt: skip
@@ -153,7 +153,9 @@ class Replay(Op):
     def _program(self, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
         return trace_to_jaxpr(self.decompose, avals, "replay")
 
-    def _round(self, tools: Any, consts: Sequence[Any], x: Sequence[Any]) -> tuple[list, list]:
+    def _round(
+        self, tools: Any, consts: Sequence[Any], x: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
         """(the known carry after a round, its residuals)."""
         made = _call(self.known, [*consts, *x])
         return made[: self.num_carry], made[self.num_carry :]
@@ -186,7 +188,7 @@ class Replay(Op):
 
     def transpose(self, tools: Any, cts: Sequence[Any], *args: Any) -> list[Any]:
         """From the last round to the first, each at its state, kept or recomputed."""
-        consts, start, kept, unknown, carry = self.parts(args)
+        consts, _, kept, unknown, carry = self.parts(args)
         linear = [*(isinstance(a, Linear) for a in unknown), *([True] * len(carry))]
         residuals = len(self.staged.in_avals) - len(linear)
         back, _ = tools.transpose_jaxpr(
@@ -224,14 +226,16 @@ class Replay(Op):
     @staticmethod
     def samples() -> Iterable[Sample]:
         """t -> t * cos(x) + c over rounds x -> sin(x), five of them, recorded at stride 1."""
-        known = trace_to_jaxpr(
-            lambda x: [ops.pointwise.sin(x), ops.pointwise.cos(x)],
-            [ShapedArray((), "float32")], "known",
-        )  # fmt: skip
+
+        def onward(x: Any) -> list[Any]:
+            return [ops.pointwise.sin(x), ops.pointwise.cos(x)]
+
+        def linear(r: Any, c: Any, t: Any) -> list[Any]:
+            return [ops.pointwise.add(ops.pointwise.mul(t, r), c)]
+
         scalar = ShapedArray((), "float32")
-        staged = trace_to_jaxpr(
-            lambda r, c, t: [ops.pointwise.add(ops.pointwise.mul(t, r), c)], [scalar] * 3, "staged"
-        )
+        known = trace_to_jaxpr(onward, [scalar], "known")
+        staged = trace_to_jaxpr(linear, [scalar] * 3, "staged")
         states = [np.float32(0.7)]
         for _ in range(4):
             states.append(np.sin(states[-1]))
@@ -242,7 +246,12 @@ class Replay(Op):
 
 
 def reverse(
-    step: Any, pull: Any, rounds: Any, stride: Any, kept: Sequence[Any], cts: Sequence[Any]
+    step: _Step,
+    pull: Callable[[list[Any], list[Any]], list[Any]],
+    rounds: Any,
+    stride: Any,
+    kept: Sequence[Any],
+    cts: Sequence[Any],
 ) -> list[Any]:
     """`for k in reversed(range(rounds)): cts = pull(state k, cts)`, of states that `record` kept.
 
@@ -296,24 +305,28 @@ def reverse(
 # A little language for the loops above
 
 
-def _while(going: Any, step: Any, state: Sequence[Any]) -> list[Any]:
+def _while(going: _Going, step: _Step, state: Sequence[Any]) -> list[Any]:
     """`while going(state): state = step(state)`; what both capture becomes constants."""
     avals = [typeof(x) for x in state]
-    cond = _lifted(trace_to_jaxpr(lambda *s: [going(list(s))], avals, "going"))
-    body = _lifted(trace_to_jaxpr(lambda *s: step(list(s)), avals, "step"))
+    cond = _lifted(trace_to_jaxpr(_flat(lambda s: [going(s)]), avals, "going"))
+    body = _lifted(trace_to_jaxpr(_flat(step), avals, "step"))
     loop = ops.control.While(cond[0], body[0], len(cond[1]), len(body[1]))
     return list(loop(*cond[1], *body[1], *state))
 
 
-def _if(pred: Any, then: Any, state: Sequence[Any]) -> list[Any]:
+def _if(pred: Any, then: _Step, state: Sequence[Any]) -> list[Any]:
     """`then(state) if pred else state`."""
     avals = [typeof(x) for x in state]
     branches = (
-        trace_to_jaxpr(lambda *s: list(s), avals, "as_it_is"),
-        trace_to_jaxpr(lambda *s: then(list(s)), avals, "then"),
+        trace_to_jaxpr(_flat(list), avals, "as_it_is"),
+        trace_to_jaxpr(_flat(then), avals, "then"),
     )
     index = ops.cast.convert_element_type(pred, np.int32, False)
     return list(ops.control.Cond(branches)(index, *state))
+
+
+def _flat(step: _Step) -> Callable[..., list[Any]]:
+    return lambda *state: step(list(state))
 
 
 def _lifted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:

@@ -310,9 +310,12 @@ class Scan(Op):
             rows = ShapedArray((length, 2), dtype)
             body = trace_to_jaxpr(step, [aval] * 3, "step")
             yield Sample(Scan(body, length, reverse, 1, 1), (aval, aval, rows), scale=4.0)
-        scalar = ShapedArray((), "float32")
-        square = trace_to_jaxpr(lambda x: [ops.pointwise.mul(x, x)], [scalar], "square")
-        yield Sample(Scan(square, 5, False, 0, 0), (ShapedArray((5,), "float32"),))
+
+        def square(x: Any) -> list[Any]:
+            return [ops.pointwise.mul(x, x)]
+
+        squares = trace_to_jaxpr(square, [ShapedArray((), "float32")], "square")
+        yield Sample(Scan(squares, 5, False, 0, 0), (ShapedArray((5,), "float32"),))
 
 
 def row(aval: ShapedArray) -> ShapedArray:
@@ -333,7 +336,9 @@ def _interleaved(groups: list[list[Any]], count: int) -> list[Any]:
     return [v for k in range(count) for v in (*groups[k], *groups[count + k])]
 
 
-def _residuals_placed(invars: Sequence[Any], fixed: Sequence[bool], counts: Sequence[int]) -> list:
+def _residuals_placed(
+    invars: Sequence[Any], fixed: Sequence[bool], counts: Sequence[int]
+) -> list[Any]:
     """From (residuals, constants, carry, xs): those that stay before the constants, rows before
     the xs."""
     residuals, consts, carry, xs = cut(invars, len(fixed), counts[0], counts[1])
