@@ -8,5 +8,6 @@ from covector.ops.control.loop import While
 from covector.ops.control.parts import over_batch
 from covector.ops.control.replay import Replay
 from covector.ops.control.scan import Scan
+from covector.ops.control.solve import LinearSolve
 
-__all__ = ["Cond", "Replay", "Scan", "While", "over_batch"]
+__all__ = ["Cond", "LinearSolve", "Replay", "Scan", "While", "over_batch"]

@@ -119,9 +119,11 @@ class Cond(Op):
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """Of one index, a choice between batched branches.  Of an index for each example, a loop
-        over the batch, so that a branch that is not taken is not run; cheap ones are selected."""
+        over the batch, so that a branch that is not taken is not run; cheap ones, and those with
+        collectives over the batch, are selected."""
         batched = [d is not None for d in dims[1:]]
-        if dims[0] is not None and not all(map(_is_cheap, self.branches)):
+        apart = not (tools.mentions(self) or all(map(_is_cheap, self.branches)))
+        if dims[0] is not None and apart:
             return ops.control.over_batch(self, size, args, dims)
         wanted = _any_of(tools.batch_jaxpr(b, size, batched)[1] for b in self.branches)
         if dims[0] is not None:

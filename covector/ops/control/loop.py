@@ -14,6 +14,7 @@ from covector.ir.interpret import evaluate
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ir.op import Absent, Op, Sample
 from covector.ir.values import typeof
+from covector.ops.control.lockstep import lock_step
 from covector.ops.control.parts import (
     cut,
     leave,
@@ -132,6 +133,8 @@ class While(Op):
             body, mask = tools.batch_jaxpr(self.body_jaxpr, size, [*body_consts, *carry], carry)
             cond, (varies,) = tools.batch_jaxpr(self.cond_jaxpr, size, [*cond_consts, *carry])
             if varies:
+                if tools.mentions(self):
+                    return lock_step(self, tools, size, args, dims)
                 return over_batch(self, size, args, dims)
             if mask == carry:
                 break

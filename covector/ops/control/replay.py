@@ -184,6 +184,8 @@ class Replay(Op):
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """A loop over the batch: each example has its own number of rounds."""
+        if tools.mentions(self):
+            return tools.batch(self.decompose, args, dims, size)
         return ops.control.over_batch(self, size, args, dims)
 
     def transpose(self, tools: Any, cts: Sequence[Any], *args: Any) -> list[Any]:
