@@ -17,7 +17,8 @@ from covector.compiler.loops.verify import verify as verify_kernel
 from covector.compiler.passes.contract import absorb_transposes
 from covector.compiler.passes.cse import common_subexpressions
 from covector.compiler.passes.dce import dead_code
-from covector.compiler.passes.expand import expand
+from covector.compiler.passes.elementwise_loops import elementwise_loops
+from covector.compiler.passes.expand import expand, open_barriers
 from covector.compiler.passes.fold_constants import fold_constants
 from covector.compiler.passes.nested import prepare_nested
 from covector.compiler.passes.simplify import simplify
@@ -60,8 +61,10 @@ PASSES: Final = (
     Pass("split_reductions", _inside(split_reductions), "after simplify, which would merge them"),
     Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
     Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
+    Pass("open_barriers", _inside(open_barriers), "after cse, which must not see through them"),
     Pass("dce", _inside(dead_code), "the passes before leave unused equations behind"),
-    Pass("nested", _nested, "last: only live loops and branches are prepared, each as a program"),
+    Pass("nested", _nested, "late: only live loops and branches are prepared, each as a program"),
+    Pass("elementwise_loops", _inside(elementwise_loops), "last: bodies have been simplified"),
 )
 
 #: Called after each pass with (its name, what it made, seconds).

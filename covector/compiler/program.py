@@ -214,6 +214,13 @@ class Program:
             lines += [f"p{n}: {p}".replace("\n", "\n  ")]
         return "\n".join(lines)
 
+    def taken(self) -> list[int | None]:
+        """For each result, the number of the donated input whose memory it takes over."""
+        return [
+            self.inputs.index(s) if self.slots[s].reused and s not in self.outputs[:n] else None
+            for n, s in enumerate(self.outputs)
+        ]
+
     def skeleton(self) -> dict[str, Any]:
         """All but the kernels' bodies, as plain lists and numbers (for a cache on disk)."""
         return {

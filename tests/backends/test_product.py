@@ -79,10 +79,10 @@ def test_what_is_cut(name: str, along: int) -> None:
     _, x, y = PRODUCTS[name]
     cut = product.cut("gemm", x[0] if len(x) == 3 else 1, x[-2], y[-1], x[-1])
     assert cut.along == along
-    assert cut.quantum < cut.count
+    assert cut.quantum < cut.units
 
 
 def test_small_products_stay_whole() -> None:
     for sizes in ((1, 8, 8, 8), (4, 8, 8, 8), (1, 128, 10, 64)):
         cut = product.cut("gemm", *sizes)
-        assert cut.quantum >= cut.count
+        assert cut.quantum >= cut.units

@@ -101,7 +101,7 @@ def test_sleeping_workers_wake(pool, number):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning", "ignore:.*fork.*:RuntimeWarning")
 def test_fork_starts_without_workers(pool, number):
     number(2)
     pool(np.zeros(1000, np.int32))

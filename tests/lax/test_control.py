@@ -341,3 +341,77 @@ def test_linearize_of_while_can_be_called_and_transposed() -> None:
     np.testing.assert_allclose(tangent(2.0), 2 * cv.grad(unrolled)(0.3, 7), rtol=1e-6)
     _, pullback = cv.vjp(lambda x: repeated(x, 7), 0.3)
     np.testing.assert_allclose(pullback(cnp.float32(2.0))[0], tangent(2.0), rtol=1e-6)
+
+
+# A loop for each example, as one kernel
+
+
+def test_loops_of_examples_are_one_kernel() -> None:
+    f = cv.jit(cv.vmap(newton(cnp, cv)))
+    text = f.lower(cnp.ones(100)).as_text("kernels")
+    assert "kernel each(" in text
+    assert "repeat while" in text
+    assert "loop " not in text
+
+
+def collatz(n: Any) -> Any:
+    def step(s: Any) -> Any:
+        n, count = s
+        return cnp.where(n % 2 == 0, n // 2, 3 * n + 1), count + 1
+
+    return lax.while_loop(lambda s: s[0] > 1, step, (n, 0))[1]
+
+
+def inside(a: Any) -> Any:
+    """A loop in a loop: how often halving x, then x - 1, … reaches 1."""
+
+    def halvings(x: Any) -> Any:
+        return lax.while_loop(lambda s: s[0] > 1, lambda s: (s[0] / 2, s[1] + 1), (x, 0))[1]
+
+    def step(s: Any) -> Any:
+        x, total = s
+        return x - 1, total + halvings(x)
+
+    return lax.while_loop(lambda s: s[0] > 1, step, (a, 0))[1]
+
+
+@pytest.mark.parametrize("count", [1, 5, 8, 37, 1000])
+def test_integers_and_loops_inside(count: int) -> None:
+    def plain(n: int) -> int:
+        steps = 0
+        while n > 1:
+            n, steps = (n // 2 if n % 2 == 0 else 3 * n + 1), steps + 1
+        return steps
+
+    found = cv.jit(cv.vmap(collatz))(cnp.arange(count))
+    assert found.tolist() == [plain(n) for n in range(count)]
+
+    def nested(x: float) -> int:
+        total = 0
+        while x > 1:
+            y = x
+            while y > 1:
+                y, total = y / 2, total + 1
+            x -= 1
+        return total
+
+    x = (np.arange(min(count, 40)) * 0.75).astype("f")
+    assert cv.jit(cv.vmap(inside))(x).tolist() == [nested(v) for v in x]
+
+
+def test_two_batch_axes_complex_numbers_and_what_else_the_body_reads() -> None:
+    c = (RNG.normal(size=(6, 11)) + 1j * RNG.normal(size=(6, 11))).astype("complex64")
+    most = np.arange(5, 16)
+
+    def rounds(c: Any, most: Any, m: Any, lib: Any) -> Any:
+        return lib.lax.while_loop(
+            lambda s: (s[0] < most) & (m.abs(s[1]) < 2), lambda s: (s[0] + 1, s[1] ** 2 + c),
+            (0, m.zeros_like(c)),
+        )  # fmt: skip
+
+    both = []
+    for lib, m in ((cv, cnp), (jax, jax.numpy)):
+        f = lib.vmap(lib.vmap(lambda c, n, m=m, lib=lib: rounds(c, n, m, lib)), (0, None))
+        both.append(lib.jit(f)(c, most))
+    for ours, theirs in zip(*both, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-4)

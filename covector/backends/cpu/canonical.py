@@ -14,6 +14,7 @@ from covector.compiler.loops.program import (
     If,
     Kernel,
     Let,
+    Repeat,
     Scan,
     Statement,
     Store,
@@ -121,7 +122,7 @@ class _Writer:
             for body in _bodies(s):
                 self.statements(body)
                 self.lines.append("end")
-            if isinstance(s, Scan):
+            if isinstance(s, Scan | Repeat):
                 self.lines.append("next " + " ".join([self.expr(e) for e in s.next]))
             if isinstance(s, Fold):
                 self.lines.append("results " + "; ".join([self.result(r) for r in s.results]))
@@ -135,6 +136,10 @@ class _Writer:
         start = ",".join(f"{self.name('name', n)}={self.expr(e)}:{e.dtype}" for n, e in s.carries)
         return f"scan {self.bounds(s)} {start} {s.reverse}"
 
+    def repeat(self, s: Repeat) -> str:
+        start = ",".join(f"{self.name('name', n)}={self.expr(e)}:{e.dtype}" for n, e in s.carries)
+        return f"repeat {start} {self.expr(s.condition)}"
+
     def fold(self, s: Fold) -> str:
         loops = ",".join(f"{self.name('axis', a)} {self.index(low)} {self.index(high)}"
                          for a, low, high in s.loops)  # fmt: skip
@@ -143,7 +148,7 @@ class _Writer:
 
 
 def _bodies(s: Statement) -> list[list[Statement]]:
-    if isinstance(s, For | Scan):
+    if isinstance(s, For | Scan | Repeat):
         return [s.body]
     if isinstance(s, If):
         return [s.body, s.orelse]
@@ -157,5 +162,6 @@ _WRITE: dict[type, Any] = {
     For: lambda w, s: f"for {w.bounds(s)} {s.mode}*{s.unroll}",
     If: lambda w, s: f"if {w.expr(s.condition)}",
     Scan: _Writer.scan,
+    Repeat: _Writer.repeat,
     Fold: _Writer.fold,
 }

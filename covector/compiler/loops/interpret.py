@@ -17,6 +17,7 @@ from covector.compiler.loops.program import (
     If,
     Kernel,
     Let,
+    Repeat,
     Scan,
     Statement,
     Store,
@@ -178,8 +179,33 @@ class _Machine:
             carried = dict(zip(carried, new, strict=True))
         env.update(carried)
 
+    def repeat(self, s: Repeat, env: Env) -> None:
+        carried = {n: self.value(e, env) for n, e in s.carries}
+        while np.any(going := self.value(s.condition, {**env, **carried})):
+            inner = {**env, **carried}
+            if np.ndim(going):  # lanes that have ended must not loop inside either
+                inner = {k: _of_those(v, going) for k, v in inner.items()}
+            self.body(s.body, inner)
+            new = [self.value(e, inner) for e in s.next]
+            carried = {
+                n: _merged(going, old, v) for (n, old), v in zip(carried.items(), new, strict=True)
+            }
+        env.update(carried)
+
     def branch(self, s: If, env: Env) -> None:
         self.body(s.body if np.all(self.value(s.condition, env)) else s.orelse, env)
+
+
+def _of_those(value: Any, going: np.ndarray) -> Any:
+    return value[going] if isinstance(value, np.ndarray) and value.ndim else value
+
+
+def _merged(going: Any, old: Any, new: Any) -> Any:
+    if not np.ndim(going):
+        return new
+    out = np.broadcast_to(old, np.shape(going)).copy()
+    out[going] = new
+    return out
 
 
 _RUN: dict[type, Any] = {
@@ -189,6 +215,7 @@ _RUN: dict[type, Any] = {
     For: _Machine.loop,
     Fold: _Machine.fold,
     Scan: _Machine.scan,
+    Repeat: _Machine.repeat,
     If: _Machine.branch,
 }
 

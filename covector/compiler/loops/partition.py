@@ -14,7 +14,8 @@ from typing import final
 from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.costs import COST
 from covector.compiler.loops.domain import Apart, MustBuffer
-from covector.compiler.loops.graph import Graph, Node, Value
+from covector.compiler.loops.each import lower_each
+from covector.compiler.loops.graph import Graph, Node, Value, element_type
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push
@@ -314,6 +315,8 @@ class Partition:
             step.kernel, step.arguments, step.base = lower_push(step.node, in_memory)
         elif step.node is not None and step.node.rule == "cumulate":
             step.kernel, step.arguments = lower_cumulate(step.node, in_memory)
+        elif step.node is not None and step.node.rule == "each":
+            step.kernel, step.arguments = lower_each(step.node, in_memory, element_type)
         else:
             raise NotImplementedError(f"{step.node}: it states no native rule")
         read = [*step.arguments, *([] if step.base is None else [step.base])]

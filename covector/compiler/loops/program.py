@@ -213,6 +213,40 @@ class Scan(Statement):
         )
 
 
+class Repeat(Statement):
+    """`while condition: carries = next`: scalars that are carried by name, lane by lane.
+
+    carries: (name, start).  The condition and `next` see the carries, and names that the body (only
+    further loops) defines.  Lanes whose condition no longer holds keep their values; the loop ends
+    when none holds.  After it the names hold the last values.
+    """
+
+    __slots__ = ("body", "carries", "condition", "next")
+
+    def __init__(
+        self,
+        carries: list[tuple[str, Expr]],
+        condition: Expr,
+        body: list[Statement],
+        next: list[Expr],
+    ) -> None:
+        self.carries, self.condition, self.body, self.next = carries, condition, body, next
+
+    def lines(self, pad: str) -> list[str]:
+        start = ", ".join(f"{n} = {e}" for n, e in self.carries)
+        inner = pad + "    "
+        return [
+            f"{pad}repeat while {self.condition} with {start}",
+            *(line for s in self.body for line in s.lines(inner)),
+            *_shown(inner, self.next, self._following(inner)),
+        ]
+
+    def _following(self, pad: str) -> Callable[..., str]:
+        return lambda *shown: f"\n{pad}".join(
+            f"next {n} = {e}" for (n, _), e in zip(self.carries, shown, strict=True)
+        )
+
+
 class For(Statement):
     """A loop.  mode: 'serial'; 'vector' (its axis has the lanes); 'tile' (with the loop inside
     it, a block of lanes x lanes is transposed in registers); 'parallel' (iterations independent:

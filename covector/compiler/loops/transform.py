@@ -11,6 +11,7 @@ from covector.compiler.loops.program import (
     For,
     If,
     Let,
+    Repeat,
     Scan,
     Statement,
     Store,
@@ -136,6 +137,10 @@ class Rewrite:
             low, high, following = self.index(s.low), self.index(s.high), map(self.expr, s.next)
             body = self.statements(s.body)
             return Scan(s.axis, low, high, carries, body, list(following), s.reverse)
+        if isinstance(s, Repeat):
+            carries = [(n, self.expr(e)) for n, e in s.carries]
+            condition, body = self.expr(s.condition), self.statements(s.body)
+            return Repeat(carries, condition, body, [self.expr(e) for e in s.next])
         if isinstance(s, If):
             body, orelse = self.statements(s.body), self.statements(s.orelse)
             return If(self.expr(s.condition), body, orelse)
@@ -146,7 +151,7 @@ class Rewrite:
 
 def children(s: Statement) -> list[Statement]:
     """The statements directly inside `s`."""
-    if isinstance(s, (For, Scan)):
+    if isinstance(s, (For, Scan, Repeat)):
         return s.body
     if isinstance(s, Fold):
         return s.stores
@@ -171,6 +176,8 @@ def expressions(s: Statement) -> list[Expr]:
         return values + [r.init for r in s.results if r.init is not None]
     if isinstance(s, Scan):
         return [*(e for _, e in s.carries), *s.next]
+    if isinstance(s, Repeat):
+        return [*(e for _, e in s.carries), s.condition, *s.next]
     if isinstance(s, Let):
         return [s.value]
     return [s.condition] if isinstance(s, If) else []

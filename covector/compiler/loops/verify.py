@@ -17,6 +17,7 @@ from covector.compiler.loops.program import (
     If,
     Kernel,
     Let,
+    Repeat,
     Scan,
     Statement,
     Store,
@@ -132,6 +133,8 @@ class _Checker:
             self.fold(s)
         elif isinstance(s, Scan):
             self.scan(s)
+        elif isinstance(s, Repeat):
+            self.repeat(s)
         elif isinstance(s, Let):
             self.value(s.value)
             self.define(s.name, s.value.dtype)
@@ -204,6 +207,21 @@ class _Checker:
             self.check(e.dtype == carried[n], f"carry {n} is {carried[n]}, but next is {e.dtype}")
         self.close(s.axis, facts)
         self.names = carried if s.carries else before
+
+    def repeat(self, s: Repeat) -> None:
+        for _, e in s.carries:
+            self.value(e)
+        for n, e in s.carries:
+            self.define(n, e.dtype)
+        carried = dict(self.names)
+        self.value(s.condition)
+        self.check(s.condition.dtype == "bool", "condition {} is no 'bool'", s.condition)
+        self.check(all(isinstance(t, Repeat) for t in s.body), "a repeat holds other loops only")
+        self.body(s.body)
+        for (n, _), e in zip(s.carries, s.next, strict=True):
+            self.value(e)
+            self.check(e.dtype == carried[n], f"carry {n} is {carried[n]}, but next is {e.dtype}")
+        self.names = carried
 
     # Values and places
 

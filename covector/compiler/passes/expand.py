@@ -9,12 +9,14 @@ from covector.compiler.libraries import chosen
 from covector.compiler.loops.graph import native_rule
 from covector.compiler.passes.rewrite import Writer
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Literal, Var
+from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ir.op import Op, has_rule
 from covector.trace.stage import trace_to_jaxpr
 
 #: Calls whose field `jaxpr` is the whole meaning: nothing needs to be staged.
-CALLS: Final = frozenset({"jit"})
+CALLS: Final = frozenset({"jit", "custom_jvp_call", "custom_vjp_call"})
+#: Ops whose decomposition waits: other passes must not look through them; `open_barriers` does.
+BARRIERS: Final = frozenset({"optimization_barrier"})
 _staged: Final[dict[Any, ClosedJaxpr]] = {}
 _KEPT: Final = 4096
 
@@ -74,9 +76,23 @@ def _expandable(eqn: Equation) -> bool:
     op = eqn.op
     if op.name in CALLS:
         return True
-    if native_rule(op) or not has_rule(op, "decompose"):
+    if native_rule(op) or not has_rule(op, "decompose") or op.name in BARRIERS:
         return False
     return chosen(op, [v.aval for v in eqn.invars]) is None
+
+
+def open_barriers(jaxpr: Jaxpr) -> Jaxpr:
+    """The program with what barriers give replaced by what they are given."""
+    if not any(e.op.name in BARRIERS for e in jaxpr.eqns):
+        return jaxpr
+    out = Writer()
+    for eqn in jaxpr.eqns:
+        invars = out.reads(eqn.invars)
+        if eqn.op.name in BARRIERS:
+            out.env.update(zip(eqn.outvars, invars, strict=True))
+        else:
+            out.copy(eqn, invars)
+    return out.finish(jaxpr)
 
 
 def _body(eqn: Equation) -> ClosedJaxpr | None:

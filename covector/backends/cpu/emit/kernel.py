@@ -22,6 +22,7 @@ from covector.compiler.loops.program import (
     Fold,
     For,
     Kernel,
+    Repeat,
     Scan,
     Statement,
     Store,
@@ -100,7 +101,7 @@ def inlines(kernel: Kernel, again: bool) -> bool:
     `again`: the caller runs it in a loop; then LLVM unrolls its loops, if they are short.
     """
     statements = list(all_statements(kernel.body))
-    if any(isinstance(s, Scan) for s in statements):
+    if any(isinstance(s, Scan | Repeat) for s in statements):
         return False
     loops = any(isinstance(s, For | Fold) for s in statements)
     if loops and not (again and _rounds(kernel.body) <= ROUNDS):

@@ -17,6 +17,7 @@ from covector.compiler.loops.program import (
     For,
     Kernel,
     Let,
+    Repeat,
     Scan,
     Statement,
     Store,
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 WORTH: Final = 150_000_000
 #: Picoseconds an element, on one thread: of a simple operation, a load, a store.
 OPERATION, LOAD, STORE = 40, 80, 150
+#: How often a loop whose end is not known is taken to go round.
+ROUNDS: Final = 16
 #: The least elements of a range, where it is not whole rows.
 QUANTUM: Final = 256
 
@@ -58,7 +61,7 @@ def _names_stay(inside: list[Statement]) -> bool:
     for s in inside:
         if isinstance(s, Fold):
             made.update(n for r in s.results for n in r.names)
-        elif isinstance(s, Scan):
+        elif isinstance(s, Scan | Repeat):
             made.update(n for n, _ in s.carries)
         elif isinstance(s, Let):
             made.add(s.name)
@@ -134,6 +137,9 @@ def _sum(nest: Nest, statements: list[Statement], env: Env, total: Value) -> Val
             trips = _trips(nest, s.low, s.high, env)
             once = b.int(sum(map(_price, s.next)) if isinstance(s, Scan) else 0)
             total = b.add(total, b.mul(trips, _sum(nest, s.body, inner, once)))
+        elif isinstance(s, Repeat):
+            once = b.int(sum(map(_price, (s.condition, *s.next))))
+            total = b.add(total, b.mul(b.int(ROUNDS), _sum(nest, s.body, env, once)))
         else:
             for _, body in bodies:
                 total = _sum(nest, body, env, total)
@@ -146,7 +152,7 @@ def _trips(nest: Nest, low: Affine, high: Affine, env: Env) -> Value:
 
 def _own(s: Statement) -> int:
     """Of a statement without loops."""
-    if isinstance(s, For | Fold | Scan):
+    if isinstance(s, For | Fold | Scan | Repeat):
         return 0
     return sum(map(_price, expressions(s))) + (STORE if isinstance(s, Store | Update) else 0)
 

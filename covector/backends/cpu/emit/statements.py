@@ -11,14 +11,24 @@ from covector.backends.cpu.emit.fold import combine_update
 from covector.backends.cpu.emit.memory import store, store_parts
 from covector.backends.cpu.emit.nest import part_names
 from covector.backends.cpu.emit.ssa import Value
-from covector.backends.cpu.emit.types import PARTS, PTR
+from covector.backends.cpu.emit.types import I1, PARTS, PTR
 from covector.backends.cpu.emit.vectorise import (
     Phase,
     overlap_is_harmless,
     phases,
     whole_blocks,
 )  # fmt: skip
-from covector.compiler.loops.program import Fold, For, If, Let, Scan, Statement, Store, Update
+from covector.compiler.loops.program import (
+    Fold,
+    For,
+    If,
+    Let,
+    Repeat,
+    Scan,
+    Statement,
+    Store,
+    Update,
+)
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.env import Env
@@ -223,6 +233,60 @@ def _scan_loop(nest: Nest, s: Scan, low: Value, high: Value, envs: list[Env]) ->
             env.define(name, v)
 
 
+def _repeat(nest: Nest, s: Repeat, envs: list[Env]) -> None:
+    """Instances with lanes go round together, until the last lane of all has ended."""
+    if nest.lanes == 1 or envs[0].lanes == 1:
+        for env in envs:
+            _repeat_together(nest, s, [env])
+    else:
+        _repeat_together(nest, s, envs)
+
+
+def _repeat_together(nest: Nest, s: Repeat, envs: list[Env]) -> None:
+    b = nest.b
+    names = [n for name, value in s.carries for n in part_names(name, value.dtype)]
+    start = [v for env in envs for _, value in s.carries for v in nest.all_lifted(value, env)]
+
+    def going(values: list[Value]) -> list[tuple[Env, Value]]:
+        out: list[tuple[Env, Value]] = []
+        for k, env in enumerate(envs):
+            inner = env.fork()
+            for name, v in zip(names, values[k * len(names) :], strict=False):
+                inner.define(name, v)
+            on = nest.lifted(s.condition, inner)
+            if env.mask is not None:
+                on = b.bin("and", on, env.mask)
+            out.append((inner, on))
+        return out
+
+    def test(values: list[Value]) -> Value:
+        some: Value | None = None
+        for _, on in going(values):
+            some = on if some is None else b.bin("or", some, on)
+        assert some is not None
+        if some.type.lanes == 1:
+            return some
+        return b.put("call", I1, (some,), f"llvm.vector.reduce.or.{some.type.suffix}")
+
+    def body(values: list[Value]) -> list[Value]:
+        on = going(values)
+        inner = [env for env, _ in on]
+        for env, lanes in on:
+            if lanes.type.lanes > 1:
+                env.mask = lanes
+        emit_body(nest, s.body, inner)
+        new = [v for env in inner for value in s.next for v in nest.all_lifted(value, env)]
+        if on[0][1].type.lanes == 1:
+            return new
+        active = [lanes for _, lanes in on for _ in names]
+        return [b.select(a, v, old) for a, v, old in zip(active, new, values, strict=True)]
+
+    last = b.repeat(start, test, body)
+    for k, env in enumerate(envs):
+        for name, v in zip(names, last[k * len(names) :], strict=False):
+            env.define(name, v)
+
+
 def _update(nest: Nest, s: Update, envs: list[Env]) -> None:
     combine_update(nest, s, envs)
 
@@ -233,4 +297,5 @@ def _fold(nest: Nest, s: Fold, envs: list[Env]) -> None:
 
 EMIT: Final[dict[type, Callable[[Nest, Any, list[Env]], None]]] = {
     Let: _let, Store: _store, Update: _update, For: _for, If: _if, Scan: _scan, Fold: _fold,
+    Repeat: _repeat,
 }  # fmt: skip

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, final
 
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import I32
-from covector.compiler.loops.program import Fold, For, If, Let, Scan, Statement, Store
+from covector.compiler.loops.program import Fold, For, If, Let, Repeat, Scan, Statement, Store
 from covector.ir.index import Affine, Data, Quotient
 from covector.ir.scalar import Expr, walk
 
@@ -121,7 +121,7 @@ def _pure(statements: list[Statement], written: set[str], read: set[str]) -> boo
             written.add(s.buffer)
             for i in s.index:
                 index_reads(i, read)
-        elif isinstance(s, For | Scan):
+        elif isinstance(s, For | Scan | Repeat):
             if not _pure(s.body, written, read):
                 return False
         elif isinstance(s, Fold):
@@ -146,6 +146,8 @@ def _expressions(s: Statement) -> list[Expr]:
         return [s.condition]
     if isinstance(s, Scan):
         return [*s.next, *(e for _, e in s.carries)]
+    if isinstance(s, Repeat):
+        return [*s.next, s.condition, *(e for _, e in s.carries)]
     if isinstance(s, Fold):
         return [e for r in s.results for e in (*r.values, *([r.init] if r.init else []))]
     return []

@@ -186,7 +186,7 @@ def _call(
         for n, v in enumerate(given):
             at = b.put("gep", PTR, (place, b.int(n)), I64)
             b.effect("store", v.type, (v, at), 8)
-    b.effect("effect", PTR, (*places, b.int(cut.count), b.int(cut.quantum)), name)
+    b.effect("effect", PTR, (*places, b.int(cut.units), b.int(cut.quantum)), name)
 
 
 class _Layout(NamedTuple):

@@ -29,7 +29,7 @@ class Cut(NamedTuple):
     """How a product is shared out: along what, how many units, and the least part."""
 
     along: int
-    count: int
+    units: int
     quantum: int
 
 
