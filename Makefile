@@ -3,6 +3,7 @@
 #   make test    the whole test suite, one worker per core
 #   make check   format, lint, types, layering, smoke tests: under a minute
 #   make bench   compare with JAX and NumPy; writes benchmarks/RESULTS.md
+#   make test-matrix  every pair of transformations beside JAX, and many triples: most of an hour
 #   make fuzz    the random-program tests with many more examples
 #   make clean   remove what these targets made
 # Another interpreter: make test PYTHON=python3.13
@@ -19,7 +20,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test check bench fuzz clean
+.PHONY: help demo test test-matrix check bench fuzz clean
 
 help:
 	@$(PYTHON) -c "print(''.join(l[1:] for l in open('Makefile') if l.startswith('#   make')), end='')"
@@ -38,6 +39,10 @@ check: $(VENV)/dev.stamp
 
 bench: $(VENV)/bench.stamp
 	$(PY) -m benchmarks
+
+test-matrix: export COVECTOR_MATRIX = all
+test-matrix: $(VENV)/test.stamp
+	$(PY) -m pytest -n auto tests/matrix
 
 fuzz: $(VENV)/test.stamp
 	$(PY) -m pytest -n auto --hypothesis-profile=fuzz tests/fuzz

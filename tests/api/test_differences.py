@@ -236,3 +236,56 @@ def _(jax: Any) -> None:
         assert lowered.as_text().startswith("module @")
         with pytest.raises(ValueError, match="nonsense"):
             lowered.as_text("nonsense")
+
+
+@row("reverse mode through `while_loop`, and through `fori_loop` with traced bounds")
+def _(jax: Any) -> None:
+    def slopes(lib: Any) -> Any:
+        def halvings(x: Any, n: Any) -> Any:
+            return lib.lax.fori_loop(0, n, lambda i, x: x / 2, x)
+
+        return lib.jit(lib.grad(halvings))(1.0, 3)
+
+    with pytest.raises(ValueError, match="Reverse-mode"):
+        slopes(jax)
+    same(slopes(covector), 0.125)
+
+
+@row("forward mode through a function with a custom vjp")
+def _(jax: Any) -> None:
+    def slope(lib: Any) -> Any:
+        f = lib.custom_vjp(lambda x: x * x)
+        f.defvjp(lambda x: (x * x, x), lambda x, ct: (3 * x * ct,))
+        return lib.jvp(f, (2.0,), (1.0,))[1]
+
+    with pytest.raises(TypeError, match="forward-mode"):
+        slope(jax)
+    same(slope(covector), 6.0)
+
+
+@row("`vmap` of `cond` and `switch` with a predicate for each example")
+def _(jax: Any) -> None:
+    def text(lib: Any) -> str:
+        def long(x: Any) -> Any:
+            for _ in range(20):
+                x = lib.numpy.sin(x)
+            return x
+
+        f = lib.vmap(lambda p, x: lib.lax.cond(p, long, lambda x: x, x))
+        return str(lib.make_jaxpr(f)(np.ones(3, bool), np.ones(3, "f4")))
+
+    assert "select_n" in text(jax)
+    assert "cond[" not in text(jax)
+    assert "select_n" not in text(covector)
+    assert "cond[" in text(covector)
+
+
+@row("`vmap` of `while_loop` whose examples end at different times")
+def _(jax: Any) -> None:
+    def text(lib: Any) -> str:
+        f = lib.vmap(lambda x: lib.lax.while_loop(lambda x: x > 1, lambda x: x / 2, x))
+        same(f(lib.numpy.array([5.0, 1.0])), [0.625, 1.0])
+        return str(lib.make_jaxpr(f)(np.ones(3, "f4")))
+
+    assert "bool[3]" in text(jax)
+    assert "bool[3]" not in text(covector)

@@ -400,10 +400,14 @@ def test_conversions_do_not_leak():
 
     work()
     gc.collect()
-    watched = [x, y, x.aval, y.aval, x.buffer, y.buffer, x.dtype, None, True, float]
+    own = [x, y, x.aval, y.aval, x.buffer, y.buffer]
+    watched = [*own, x.dtype, None, True, float]
     before = [sys.getrefcount(w) for w in watched]
     for _ in range(300):
         work()
     gc.collect()
     after = [sys.getrefcount(w) for w in watched]
-    assert all(abs(b - a) < 100 for a, b in zip(before, after, strict=True))
+    changes = [b - a for a, b in zip(before, after, strict=True)]
+    # Of what everyone uses, others may let go meanwhile; nothing may gain one for each round.
+    assert all(abs(c) < 100 for c in changes[: len(own)]), changes
+    assert all(c < 100 for c in changes), changes

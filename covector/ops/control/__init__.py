@@ -6,8 +6,8 @@ A nested program has no constants of its own: what it captures are arguments of 
 from covector.ops.control.branch import Cond
 from covector.ops.control.loop import While
 from covector.ops.control.parts import over_batch
-from covector.ops.control.replay import Replay
+from covector.ops.control.replay import Replay, ReplayBack
 from covector.ops.control.scan import Scan
 from covector.ops.control.solve import LinearSolve
 
-__all__ = ["Cond", "LinearSolve", "Replay", "Scan", "While", "over_batch"]
+__all__ = ["Cond", "LinearSolve", "Replay", "ReplayBack", "Scan", "While", "over_batch"]

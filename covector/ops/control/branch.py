@@ -64,7 +64,7 @@ class Cond(Op):
     def numpy(self, index: Any, *operands: Any) -> list[np.ndarray]:
         """The chosen branch, evaluated in NumPy."""
         branch = self.branches[min(max(int(index), 0), len(self.branches) - 1)]
-        return evaluate(branch.jaxpr, [], operands)
+        return evaluate(branch.jaxpr, branch.consts, operands)
 
     # Transformations: each branch is transformed, so that all give results of the same kinds.
 

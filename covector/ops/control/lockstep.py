@@ -1,4 +1,4 @@
-"""A `while` whose examples end at different times, all of them at once, for the sake of collectives.
+"""A `while` whose examples end at different times, in lock-step, for the sake of collectives.
 
 Elsewhere each example has a loop of its own (`over_batch`); a collective over the batch needs all.
 """

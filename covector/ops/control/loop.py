@@ -66,8 +66,9 @@ class While(Op):
     def numpy(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """A Python loop."""
         cond_consts, body_consts, carry = self.parts(arrays)
-        while evaluate(self.cond_jaxpr.jaxpr, [], [*cond_consts, *carry])[0]:
-            carry = evaluate(self.body_jaxpr.jaxpr, [], [*body_consts, *carry])
+        cond, body = self.cond_jaxpr, self.body_jaxpr
+        while evaluate(cond.jaxpr, cond.consts, [*cond_consts, *carry])[0]:
+            carry = evaluate(body.jaxpr, body.consts, [*body_consts, *carry])
         return carry
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

@@ -63,7 +63,8 @@ def permuted(
     """The program with its arguments and results in another order."""
     body = closed.jaxpr
     return ClosedJaxpr(
-        body.replace(invars=list(invars(body.invars)), outvars=list(outvars(body.outvars)))
+        body.replace(invars=list(invars(body.invars)), outvars=list(outvars(body.outvars))),
+        closed.consts,
     )
 
 

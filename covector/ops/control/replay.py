@@ -153,13 +153,6 @@ class Replay(Op):
     def _program(self, avals: Sequence[ShapedArray]) -> ClosedJaxpr:
         return trace_to_jaxpr(self.decompose, avals, "replay")
 
-    def _round(
-        self, tools: Any, consts: Sequence[Any], x: Sequence[Any]
-    ) -> tuple[list[Any], list[Any]]:
-        """(the known carry after a round, its residuals)."""
-        made = _call(self.known, [*consts, *x])
-        return made[: self.num_carry], made[self.num_carry :]
-
     def decompose(self, *args: Any) -> list[Any]:
         """Both parts, once more, for as many rounds."""
         consts, start, kept, unknown, carry = self.parts(args)
@@ -167,7 +160,7 @@ class Replay(Op):
 
         def step(state: list[Any]) -> list[Any]:
             x, t = cut(state[2:], n)
-            x, residuals = self._round(None, consts, x)
+            x, residuals = cut(_call(self.known, [*consts, *x]), n)
             t = _call(self.staged, [*residuals, *unknown, *t])
             return [ops.pointwise.add(state[0], ONE), state[1], *x, *t]
 
@@ -176,8 +169,13 @@ class Replay(Op):
         return out[2 + n :]
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """Of the decomposition."""
+        """Of the decomposition; of the unknown arguments alone, it is linear."""
         moving = [t is not None for t in tangents]
+        first = self.num_consts + 2 * self.num_carry + 2
+        if not any(moving[:first]):
+            avals = [tangent_aval(typeof(x)) for x in primals[first:]]
+            given = or_zeros(tangents[first:], avals, [True] * len(avals))
+            return self(*primals), self(*primals[:first], *given)
         jaxpr, mask = tools.jvp_jaxpr(self._program([typeof(x) for x in primals]), moving)
         outs = tools.call(jaxpr, [*primals, *(t for t in tangents if t is not None)])
         return outs[: len(mask)], spread_out(outs[len(mask) :], mask)
@@ -189,35 +187,23 @@ class Replay(Op):
         return ops.control.over_batch(self, size, args, dims)
 
     def transpose(self, tools: Any, cts: Sequence[Any], *args: Any) -> list[Any]:
-        """From the last round to the first, each at its state, kept or recomputed."""
-        consts, _, kept, unknown, carry = self.parts(args)
-        linear = [*(isinstance(a, Linear) for a in unknown), *([True] * len(carry))]
-        residuals = len(self.staged.in_avals) - len(linear)
-        back, _ = tools.transpose_jaxpr(
-            self.staged, [*([False] * residuals), *linear], [True] * len(cts),
-            [True] * sum(linear),
-        )  # fmt: skip
+        """`replay_back`, of the cotangents of the carry."""
+        consts, start, kept, unknown, carry = self.parts(args)
+        linear = tuple(isinstance(a, Linear) for a in unknown)
+        every = [*linear, *([True] * len(carry))]
+        residuals = len(self.staged.in_avals) - len(every)
+        pulled, _ = tools.transpose_jaxpr(
+            self.staged, [*([False] * residuals), *every], [True] * len(cts), [True] * sum(every)
+        )
+        counts = (self.num_consts, self.num_carry, self.num_unknown)
+        back = ReplayBack(self.known, self.staged, pulled, *counts, linear)
         avals = [tangent_aval(a) for a in self.staged.out_avals]
-        totals = [ops.shape.zeros(tangent_aval(a.aval)) for a in unknown if isinstance(a, Linear)]
-        others = leave(unknown, linear[: len(unknown)])
         ends = or_zeros(cts, avals, [True] * len(cts))
-        m = len(totals)
-
-        def pull(x: Sequence[Any], state: Sequence[Any]) -> list[Any]:
-            total, ct = cut(state, m)
-            _, found = self._round(tools, consts, x)
-            made = tools.call(back, [*found, *others, *ct])
-            return [*(ops.pointwise.add(a, b) for a, b in zip(total, made, strict=False)),
-                    *made[m:]]  # fmt: skip
-
-        outs = reverse(
-            lambda x: self._round(tools, consts, x)[0], pull, kept[0], kept[1], kept[2:],
-            [*totals, *ends],
-        )  # fmt: skip
-        given = iter(outs[:m])
+        outs = back(*consts, *start, *kept, *leave(unknown, linear), *ends)
+        m = sum(linear)
         return [
             *([None] * (len(args) - len(unknown) - len(carry))),
-            *(next(given) if isinstance(a, Linear) else None for a in unknown),
+            *spread_out(outs[:m], linear),
             *(ct if isinstance(a, Linear) else None for a, ct in zip(carry, outs[m:], strict=True)),
         ]
 
@@ -245,6 +231,119 @@ class Replay(Op):
         kept[:5] = states
         given = (np.float32(0.7), np.int32(5), np.int32(1), kept)
         yield Sample(Replay(known, staged, 0, 1, 1), (*given, scalar, scalar), scale=4.0)
+
+
+class ReplayBack(Op):
+    """The transpose of `replay`: the rounds from the last to the first, each at its state.
+
+    Arguments: as of `replay`, but of the unknown constants only those that are not `linear`, and
+    instead of the carry the cotangents of its end.  Results: the cotangents of the linear
+    constants, and of the carry's start.  `back` is the transpose of `staged`.
+    """
+
+    name = "replay_back"
+    multiple_results = True
+    known: ClosedJaxpr
+    staged: ClosedJaxpr
+    back: ClosedJaxpr
+    num_consts: int
+    num_carry: int
+    num_unknown: int
+    linear: tuple[bool, ...]
+
+    def _forward(self) -> Replay:
+        return Replay(self.known, self.staged, self.num_consts, self.num_carry, self.num_unknown)
+
+    def _types(self) -> tuple[list[ShapedArray], list[ShapedArray]]:
+        """(of the linear constants' cotangents, of the carry's)."""
+        avals = self.staged.in_avals
+        n, m = len(self.linear), self.num_unknown
+        consts = pick(avals[len(avals) - m - n : len(avals) - m], self.linear)
+        return [tangent_aval(a) for a in consts], [tangent_aval(a) for a in self.staged.out_avals]
+
+    def result(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
+        """Those types."""
+        consts, carry = self._types()
+        given = self._forward().parts(avals)[4]
+        if [a.strong() for a in given] != [a.strong() for a in carry]:
+            raise TypeError(
+                f"replay_back: the cotangents are {[a.str_short() for a in carry]}; got "
+                f"{[a.str_short() for a in given]}"
+            )
+        return tuple(a.strong() for a in (*consts, *carry))
+
+    def numpy(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """The decomposition, evaluated in NumPy."""
+        program = trace_to_jaxpr(self.decompose, [typeof(x) for x in arrays], self.name)
+        return evaluate(program.jaxpr, program.consts, arrays)
+
+    def decompose(self, *args: Any) -> list[Any]:
+        """Loops, over states kept or recomputed."""
+        consts, _, kept, others, ends = self._forward().parts(args)
+        totals = [ops.shape.zeros(a) for a in self._types()[0]]
+        m = len(totals)
+
+        def step(x: list[Any]) -> list[Any]:
+            return _call(self.known, [*consts, *x])[: self.num_carry]
+
+        def pull(x: list[Any], state: list[Any]) -> list[Any]:
+            total, ct = cut(state, m)
+            found = _call(self.known, [*consts, *x])[self.num_carry :]
+            made = _call(self.back, [*found, *others, *ct])
+            return [*(ops.pointwise.add(a, b) for a, b in zip(total, made, strict=False)),
+                    *made[m:]]  # fmt: skip
+
+        return reverse(step, pull, kept[0], kept[1], kept[2:], [*totals, *ends])
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """Of the decomposition; of the cotangents alone, it is linear."""
+        m = self.num_unknown
+        moving = [t is not None for t in tangents]
+        if not any(moving[: len(moving) - m]):
+            ends = or_zeros(tangents[len(tangents) - m :], self._types()[1], [True] * m)
+            return self(*primals), self(*primals[: len(primals) - m], *ends)
+        program = trace_to_jaxpr(self.decompose, [typeof(x) for x in primals], self.name)
+        jaxpr, mask = tools.jvp_jaxpr(program, moving)
+        made = tools.call(jaxpr, [*primals, *(t for t in tangents if t is not None)])
+        return made[: len(mask)], spread_out(made[len(mask) :], mask)
+
+    def transpose(self, tools: Any, cts: Sequence[Any], *args: Any) -> list[Any]:
+        """`replay`."""
+        consts, start, kept, others, ends = self._forward().parts(args)
+        to_consts, to_carry = self._types()
+        given = or_zeros(cts, [*to_consts, *to_carry], [True] * len(cts))
+        linear, carry = cut(given, len(to_consts))
+        rest, moved = iter(others), iter(linear)
+        unknown = [next(moved) if is_linear else next(rest) for is_linear in self.linear]
+        outs = self._forward()(*consts, *start, *kept, *unknown, *carry)
+        return [
+            *([None] * (len(args) - len(ends))),
+            *(ct if isinstance(a, Linear) else None for a, ct in zip(ends, outs, strict=True)),
+        ]
+
+    def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
+        """A loop over the batch: each example has its own number of rounds."""
+        if tools.mentions(self):
+            return tools.batch(self.decompose, args, dims, size)
+        return ops.control.over_batch(self, size, args, dims)
+
+    def stablehlo(self, writer: Any, *operands: Any) -> Any:
+        """The decomposition."""
+        program = trace_to_jaxpr(self.decompose, [x.aval for x in operands], self.name)
+        return writer.closed(program, operands)
+
+    @staticmethod
+    def samples() -> Iterable[Sample]:
+        """The transpose of the sample of `replay`."""
+
+        def pulled(r: Any, ct: Any) -> list[Any]:
+            return [ct, ops.pointwise.mul(ct, r)]
+
+        (sample,) = Replay.samples()
+        op: Any = sample.op
+        pull = trace_to_jaxpr(pulled, [ShapedArray((), "float32")] * 2, "back")
+        back = ReplayBack(op.known, op.staged, pull, 0, 1, 1, (True,))
+        yield Sample(back, (*sample.args[:4], sample.args[-1]), scale=4.0)
 
 
 def reverse(

@@ -87,7 +87,7 @@ class Scan(Op):
         rounds = range(self.length)
         for k in reversed(rounds) if self.reverse else rounds:
             given = [*consts, *carry, *(x[k] for x in xs)]
-            made = evaluate(self.jaxpr.jaxpr, [], given)
+            made = evaluate(self.jaxpr.jaxpr, self.jaxpr.consts, given)
             carry = made[: self.num_carry]
             for y, new in zip(ys, made[self.num_carry :], strict=True):
                 y[k] = new
@@ -168,7 +168,9 @@ class Scan(Op):
         invars = cut(body.invars, len(consts), len(carry))
         wanted = body.outvars[len(body.outvars) - residuals :]
         results = list(body.outvars[: len(body.outvars) - residuals])
-        fixed_vars, eqns = _unchanging(body, invars[0])
+        # What a user's rule closed over are constants of the program.
+        same = [*body.constvars, *invars[0]]
+        fixed_vars, eqns = _unchanging(body, same)
         fixed = [not isinstance(v, Var) or v in fixed_vars for v in wanted]
         rows = dict(zip(invars[2], xs, strict=True))
         given_rows = {*rows, *results[len(carry) :]}
@@ -180,12 +182,13 @@ class Scan(Op):
                 body.replace(
                     outvars=[*results, *stacked],
                     eqns=live_equations(body.eqns, [*results, *stacked]),
-                )
+                ),
+                known.consts,
             )
             outs = list(self.like(new, len(consts), len(carry))(*consts, *carry, *xs))
         rows |= zip(stacked, outs[len(results) :], strict=True)
         rows |= zip(body.outvars[len(carry) : len(results)], outs[len(carry) :], strict=False)
-        once = _outside(invars[0], consts, eqns, pick(wanted, fixed))
+        once = _outside(same, [*known.consts, *consts], eqns, pick(wanted, fixed))
         needed = [once.pop(0) if f else rows[v] for v, f in zip(wanted, fixed, strict=True)]
         return outs[: len(results)], needed, fixed
 
