@@ -17,6 +17,7 @@ from covector.ops.call import Jit
 from covector.runtime import array, dispatch, eager
 from covector.runtime.backend import backends
 from covector.sharding import SingleDeviceSharding
+from covector.trace import cache
 from covector.trace.evaluate import EvalTrace
 from covector.trace.tracer import Tracer
 
@@ -39,6 +40,7 @@ Context.trace = EvalTrace(dispatch.evaluate)
 array.default_sharding[:] = [SingleDeviceSharding]
 backends.add(CpuBackend())
 dispatch.compilers.append(_compile)
+cache.watchers.append(array.watch)
 eager.install_operators(array_methods())
 for _name, _method in array_methods().items():
     setattr(Tracer, _name, _method)

@@ -1,4 +1,4 @@
-"""Public door: the exceptions, by the names of ``jax.errors``."""
+"""Public door: the exceptions, by the names of ``jax.errors``; and those of the purity guard."""
 
 from covector._base.errors import (
     ConcretizationTypeError,
@@ -14,6 +14,7 @@ from covector._base.errors import (
     TracerIntegerConversionError,
     UnexpectedTracerError,
 )
+from covector.trace.purity import PurityError, PurityWarning
 
 __all__ = [
     "ConcretizationTypeError",
@@ -24,6 +25,8 @@ __all__ = [
     "JaxprTypeError",
     "KeyReuseError",
     "NonConcreteBooleanIndexError",
+    "PurityError",
+    "PurityWarning",
     "TracerArrayConversionError",
     "TracerBoolConversionError",
     "TracerIntegerConversionError",

@@ -14,9 +14,15 @@ from typing import Any
 
 
 class Context(threading.local):
-    """What a thread is doing.  `trace`: its current trace."""
+    """What a thread is doing.
+
+    `trace`: its current trace; `scope`: names given to what it traces; `source`: the user's line
+    that the operations belong to which a transformation binds, while it goes through a program.
+    """
 
     trace: Any = None
+    scope: tuple[str, ...] = ()
+    source: Any = None
 
 
 context = Context()

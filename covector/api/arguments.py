@@ -9,8 +9,10 @@ from typing import Any
 
 from covector import tree
 from covector._base.containers import is_listed
+from covector._base.context import context
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
+from covector.transforms.jvp import JVPTracer
 from covector.tree_util import keystr
 
 
@@ -28,10 +30,16 @@ class Flat:
         args, kwargs = tree.unflatten(self.in_tree, leaves)
         result = self.fun(*args, **kwargs)
         if self.has_aux:
-            result, self.aux = split_aux(result)
+            result, aux = split_aux(result)
+            self.aux = tree.map(_without_tangent, aux)
         outs, self.out_tree = tree.flatten(result)
         check_values(outs, result, f"the result of {name_of(self.fun)}")
         return outs
+
+
+def _without_tangent(x: Any) -> Any:
+    """Auxiliary data has no derivative: of what the derivative follows, the value."""
+    return x.primal if type(x) is JVPTracer and x.owner is context.trace else x
 
 
 def split_aux(result: Any) -> tuple[Any, Any]:

@@ -11,6 +11,7 @@ from covector import dtypes, tree
 from covector.ir.values import as_numpy, typeof
 from covector.runtime.array import Array, default_sharding, like, memory
 from covector.runtime.interchange import from_numpy
+from covector.sharding import NamedSharding, PartitionSpec, Sharding, get_mesh
 from covector.trace.tracer import Tracer
 
 
@@ -57,7 +58,9 @@ def device_put(
 ) -> Any:
     """The tree `x` with every leaf as an Array, on `device` if one is given.
 
-    NumPy arrays are copied: changing them later changes nothing here.
+    `device`: a Device, a Sharding, or a PartitionSpec for the mesh in force; or a tree of them that
+    is a prefix of `x`.  NumPy arrays are copied: changing them later changes nothing here.  Raises
+    ValueError where an array cannot be spread so.
 
     >>> import covector as cv
     >>> cv.device_put({"a": 1})
@@ -65,16 +68,29 @@ def device_put(
     """
     del src, donate, may_alias
 
-    def put(leaf: Any) -> Any:
-        return _put(leaf, device)
+    def put(where: Any, part: Any) -> Any:
+        def one(leaf: Any) -> Any:
+            return _put(leaf, where)
 
-    return tree.map(put, x)
+        return tree.map(one, part)
+
+    return tree.map(put, device, x, is_leaf=lambda d: d is None)
 
 
 def _put(x: Any, device: Any) -> Any:
     out = as_array(x)
     if device is None or isinstance(out, Tracer):
         return out
-    placed = like(out, memory(out))
-    placed._sharding = device if hasattr(device, "device_set") else default_sharding[0](device)
+    if isinstance(device, PartitionSpec):
+        device = NamedSharding(get_mesh(), device)
+    if not isinstance(device, Sharding):
+        device = default_sharding[0](device)
+    device.check_compatible_aval(out.shape)
+    return with_sharding(out, device)
+
+
+def with_sharding(x: Array, sharding: Any) -> Array:
+    """The same elements, in the same memory, as an array that is spread so."""
+    placed = like(x, memory(x))
+    placed._sharding = sharding
     return placed

@@ -17,9 +17,9 @@ from covector.api.arguments import (
     check_values,
     name_of,
     select_arguments,
-    split_aux,
 )
 from covector.api.arrays import as_array
+from covector.api.jit import jit
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
 from covector.ir.op import Linear
@@ -85,7 +85,7 @@ def value_and_grad(
     (9.0, 6.0)
     """
     check_callable(fun, "grad")
-    del reduce_axes
+    _no_reduce_axes(reduce_axes, "grad")
 
     @api_boundary
     @functools.wraps(fun)
@@ -115,7 +115,7 @@ def value_and_grad(
         if not isinstance(argnums, (tuple, list)):
             result = result[0]
         value_out = as_array(outs[0])
-        return ((value_out, _plain(flat.aux)), result) if has_aux else (value_out, result)
+        return ((value_out, flat.aux), result) if has_aux else (value_out, result)
 
     return evaluated
 
@@ -156,7 +156,7 @@ def jvp(
     full = [_gradient(t, typeof(o)) for t, o in zip(out_tangents, outs, strict=True)]
     value = tree.unflatten(flat.out_tree, [as_array(x) for x in outs])
     tangent = tree.unflatten(flat.out_tree, full)
-    return (value, tangent, _plain(flat.aux)) if has_aux else (value, tangent)
+    return (value, tangent, flat.aux) if has_aux else (value, tangent)
 
 
 class _Residuals:
@@ -184,11 +184,11 @@ class LinearFunction(_Residuals):
         """The tangent of the result, for tangents of the arguments."""
         leaves, given = tree.flatten((tangents, {}))
         if given != self.in_tree:
-            raise ValueError(
+            raise TypeError(
                 f"the linearized function takes tangents of structure {self.in_tree}; got {given}"
             )
         leaves = [
-            _tangent(t, a, "the linearized function")
+            _tangent(t, a, "the linearized function", ValueError)
             for t, a in zip(leaves, self.in_avals, strict=True)
         ]
         used = [
@@ -211,9 +211,15 @@ class VjpFunction(_Residuals):
     __slots__ = ()
 
     @api_boundary
-    def __call__(self, cotangent: Any) -> tuple[Any, ...]:
-        """A tuple with a cotangent for each argument."""
-        leaves, given = tree.flatten(cotangent)
+    def __call__(self, *cotangents: Any) -> tuple[Any, ...]:
+        """A tuple with a cotangent for each argument, given that of the result."""
+        if len(cotangents) != 1:
+            raise TypeError(
+                f"a function returned by vjp takes one argument, the cotangent of the one value "
+                f"that the differentiated function returns, even if that is a tuple; got "
+                f"{len(cotangents)}. Pass a tuple: pullback((ct1, ct2))"
+            )
+        leaves, given = tree.flatten(cotangents[0])
         if given != self.out_tree:
             raise ValueError(
                 "the vjp function wants a cotangent of the structure of the function's result, "
@@ -269,8 +275,40 @@ def vjp(
     >>> [float(ct) for ct in pullback(1.0)]
     [5.0, 2.0]
     """
-    del reduce_axes
+    _no_reduce_axes(reduce_axes, "vjp")
     return _linear(fun, primals, has_aux, VjpFunction, "vjp")
+
+
+def fwd_and_bwd(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    jitted: bool = True,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two passes of reverse mode as two functions, compiled each for itself if `jitted`.
+
+    `fwd(*args)` gives (value, residuals), or (value, residuals, aux) with `has_aux`;
+    `bwd(residuals, cotangent)` gives the cotangents of the arguments numbered `argnums` (of one, if
+    it is an int).
+
+    >>> import covector as cv
+    >>> fwd, bwd = cv.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+    >>> value, residuals = fwd(2.0, 3.0)
+    >>> [float(ct) for ct in bwd(residuals, 1.0)]
+    [3.0, 2.0]
+    """
+    check_callable(fun, "fwd_and_bwd")
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        partial, numbers = select_arguments(fun, argnums, args, "fwd_and_bwd")
+        chosen = [args[n] for n in numbers]
+        return vjp(lambda *c: partial(c, kwargs), *chosen, has_aux=has_aux)
+
+    def bwd(residuals: Any, cotangent: Any) -> Any:
+        found = residuals(cotangent)
+        return found if isinstance(argnums, (tuple, list)) else found[0]
+
+    return (jit(fwd), jit(bwd)) if jitted else (fwd, bwd)
 
 
 def _linear(
@@ -288,7 +326,12 @@ def _linear(
         program.consts, _open(program), in_tree, flat.out_tree, avals, out_avals, tuple(moving)
     )
     value = tree.unflatten(flat.out_tree, [as_array(x) for x in outs])
-    return (value, derivative, _plain(flat.aux)) if has_aux else (value, derivative)
+    return (value, derivative, flat.aux) if has_aux else (value, derivative)
+
+
+def _no_reduce_axes(reduce_axes: Any, who: str) -> None:
+    if reduce_axes:
+        raise NotImplementedError(f"reduce_axes argument to {who} is deprecated")
 
 
 def _open(program: ClosedJaxpr) -> Jaxpr:
@@ -298,10 +341,6 @@ def _open(program: ClosedJaxpr) -> Jaxpr:
 def _call_tree(in_tree: Any) -> Any:
     """The structure ((chosen,), {}) from that of (chosen,)."""
     return tree.structure((tree.unflatten(in_tree, [0] * in_tree.num_leaves), {}))
-
-
-def _plain(aux: Any) -> Any:
-    return aux
 
 
 def _check_input(aval: ShapedArray, leaf: Any, holomorphic: bool, allow_int: bool) -> None:
@@ -316,7 +355,7 @@ def _check_input(aval: ShapedArray, leaf: Any, holomorphic: bool, allow_int: boo
     if isinstance(aval.dtype, dtypes.ExtendedDType) or not dtypes.issubdtype(
         aval.dtype, np.inexact
     ):
-        if allow_int and not isinstance(aval.dtype, dtypes.ExtendedDType):
+        if allow_int:
             return
         raise TypeError(
             "grad requires real- or complex-valued inputs (input dtype that is a sub-dtype of "
@@ -340,7 +379,10 @@ def _check_output(outs: list[Any], out_tree: Any, fun: Any, holomorphic: bool) -
     wanted = np.complexfloating if holomorphic else np.floating
     if not dtypes.issubdtype(aval.dtype, wanted):
         kind = "complex" if holomorphic else "real"
-        hint = "" if holomorphic else " For holomorphic differentiation, pass holomorphic=True"
+        hint = "" if holomorphic else (
+            " For holomorphic differentiation, pass holomorphic=True; for functions with complex "
+            "or integer outputs, use vjp"
+        )  # fmt: skip
         raise TypeError(
             f"grad requires {kind}-valued outputs (output dtype that is a sub-dtype of "
             f"np.{wanted.__name__}), but got {aval.dtype}.{hint}"
@@ -349,7 +391,9 @@ def _check_output(outs: list[Any], out_tree: Any, fun: Any, holomorphic: bool) -
 
 
 def _one(aval: ShapedArray) -> Any:
-    return 1.0 if aval.weak_type else aval.dtype.type(1)
+    if not aval.weak_type:
+        return aval.dtype.type(1)
+    return 1.0 + 0j if dtypes.issubdtype(aval.dtype, np.complexfloating) else 1.0
 
 
 def _gradient(ct: Any, aval: ShapedArray) -> Any:
@@ -359,25 +403,34 @@ def _gradient(ct: Any, aval: ShapedArray) -> Any:
     wanted = tangent_aval(aval)
     if wanted.dtype == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
-    return as_array(ops.shape.zeros(wanted))
+    return zeros_of(wanted)
 
 
-def _tangent(t: Any, aval: ShapedArray, who: str) -> Any:
+def zeros_of(aval: ShapedArray) -> Any:
+    """An array of zeros, weakly typed if `aval` is."""
+    if aval.weak_type:
+        python = 0j if dtypes.issubdtype(aval.dtype, np.complexfloating) else 0.0
+        if typeof(python).dtype == aval.dtype:
+            return as_array(ops.shape.broadcast_in_dim(as_array(python), aval.shape, ()))
+    return as_array(ops.shape.zeros(aval))
+
+
+def _tangent(t: Any, aval: ShapedArray, who: str, wrong_dtype: type[Exception] = TypeError) -> Any:
     """A user's tangent, checked against the primal's type; None for float0.
 
-    ValueError for another shape, TypeError for another dtype.
+    ValueError for another shape, `wrong_dtype` for another dtype.
     """
     wanted = tangent_aval(aval)
     if wanted.dtype == dtypes.float0:
         given = getattr(t, "dtype", None)
         if given != dtypes.float0:
-            raise TypeError(
+            raise wrong_dtype(
                 f"{who}: the tangent of an input of type {aval.str_short()} must have dtype "
                 f"float0; got {t!r}"
             )
         return None
     given = typeof(t)
-    error = ValueError if given.shape != wanted.shape else TypeError
+    error = ValueError if given.shape != wanted.shape else wrong_dtype
     if given.shape != wanted.shape or given.dtype != wanted.dtype:
         raise error(
             f"{who}: primal and tangent arguments do not match: the tangent of a primal of type "
@@ -399,4 +452,4 @@ def _cotangent(ct: Any, aval: ShapedArray) -> Any:
     return ct if given.dtype == wanted.dtype else np.asarray(ct, wanted.dtype)[()]
 
 
-__all__ = ["grad", "jvp", "linearize", "split_aux", "value_and_grad", "vjp"]
+__all__ = ["fwd_and_bwd", "grad", "jvp", "linearize", "value_and_grad", "vjp", "zeros_of"]

@@ -1,18 +1,25 @@
-"""Looking at a function without running it: `make_jaxpr`, `eval_shape`, `ShapeDtypeStruct`."""
+"""Looking at functions and at what is there: `make_jaxpr`, `eval_shape`, names, live arrays."""
 
 from __future__ import annotations
 
 import functools
+import gc
+import inspect
+import sys
+import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector import dtypes, tree
 from covector._base.boundary import api_boundary
+from covector._base.context import Context, context, current_trace
 from covector.api.arguments import Flat, as_argnums, check_callable, name_of
 from covector.ir import values
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
+from covector.runtime.array import Array
 from covector.trace.stage import trace_to_jaxpr
+from covector.trace.tracer import AxisScope
 
 
 class ShapeDtypeStruct:
@@ -65,6 +72,100 @@ class ShapeDtypeStruct:
         return hash((self.shape, self.dtype, self.weak_type))
 
 
+class named_scope:
+    """`with named_scope("attention"):` gives operations traced inside a name; also a decorator.
+
+    Names nest; they are in `Equation.scope`.  Raises TypeError for what is no string.
+
+    >>> import covector as cv
+    >>> def f(x):
+    ...     with cv.named_scope("outer"), cv.named_scope("inner"):
+    ...         return x + 1
+    >>> cv.make_jaxpr(f)(1.0).eqns[0].scope
+    ('outer', 'inner')
+    """
+
+    def __init__(self, name: str) -> None:
+        if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise TypeError(f"named_scope: the name must be a string; got {name!r}")
+        self.name = name
+
+    def __enter__(self) -> None:
+        context.scope = (*context.scope, self.name)
+
+    def __exit__(self, *exc: object) -> None:
+        context.scope = context.scope[:-1]
+
+    def __call__(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(fun)
+        def scoped(*args: Any, **kwargs: Any) -> Any:
+            with self:
+                return fun(*args, **kwargs)
+
+        return scoped
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """`fun`, its operations traced under a name: by default its own.
+
+    >>> import covector as cv
+    >>> f = cv.named_call(lambda x: x + 1, name="increment")
+    >>> cv.make_jaxpr(f)(1.0).eqns[0].scope
+    ('increment',)
+    """
+    check_callable(fun, "named_call")
+    return named_scope(name_of(fun) if name is None else name)(fun)
+
+
+def ensure_compile_time_eval() -> Any:
+    """A context in which operations on concrete values run at once, though a function is traced.
+
+    >>> import covector as cv
+    >>> @cv.jit
+    ... def f(x):
+    ...     with cv.ensure_compile_time_eval():
+    ...         n = int(cv.numpy.sum(cv.numpy.arange(4)))  # a Python number: it may be a shape
+    ...     return x + cv.numpy.ones(n)
+    >>> f(1.0).shape
+    (6,)
+    """
+    return current_trace(Context.trace)
+
+
+def live_arrays(platform: str | None = None) -> list[Any]:
+    """The arrays that variables, containers and objects of the process hold; for debugging.
+
+    A search of all objects, so slow.  `platform`: only those there.
+
+    >>> import covector as cv
+    >>> x = cv.numpy.ones(3)
+    >>> any(a is x for a in cv.live_arrays())
+    True
+    """
+    found: dict[int, Array] = {}
+
+    def add(held: Any) -> None:
+        if type(held) is Array and not held.is_deleted():
+            found[id(held)] = held
+
+    for holder in gc.get_objects():
+        if type(holder) is Array:
+            add(holder)
+        else:
+            for held in gc.get_referents(holder):
+                add(held)
+    for frame in sys._current_frames().values():  # pyright: ignore[reportPrivateUsage]
+        walked: types.FrameType | None = frame
+        while walked is not None:
+            names = walked.f_locals
+            for held in tuple(names.values()):
+                add(held)
+            if type(names) is dict and walked.f_code.co_flags & inspect.CO_OPTIMIZED:
+                names.clear()  # up to Python 3.12 a copy, which would keep the arrays alive
+            walked = walked.f_back
+    return [x for x in found.values() if platform is None or x.platform() == platform]
+
+
 def abstract(x: Any) -> ShapedArray:
     """The abstract value of an array, a scalar, or anything that has a shape and a dtype."""
     if isinstance(x, ShapeDtypeStruct):
@@ -92,7 +193,8 @@ def make_jaxpr(
 ) -> Callable[..., Any]:
     """A function that gives the Jaxpr of `fun` for the types of its arguments.
 
-    With `return_shape`, the pair (Jaxpr, tree of ShapeDtypeStruct of the result).
+    `axis_env`: pairs (name, size) of axes that its collectives may be over.  With `return_shape`,
+    the pair (Jaxpr, tree of ShapeDtypeStruct of the result).
 
     >>> import covector as cv
     >>> print(cv.make_jaxpr(lambda x: cv.lax.sin(x))(1.0))
@@ -101,13 +203,13 @@ def make_jaxpr(
       in (b,) }
     """
     check_callable(fun, "make_jaxpr")
-    del axis_env
     fixed = as_argnums(static_argnums, "make_jaxpr: static_argnums")
 
     @api_boundary
     @functools.wraps(fun)
     def maker(*args: Any, **kwargs: Any) -> Any:
-        program, out_tree = _program(fun, fixed, args, kwargs)
+        with current_trace(AxisScope(context.trace, axis_env or ())):
+            program, out_tree = _program(fun, fixed, args, kwargs)
         if not return_shape:
             return program
         return program, tree.unflatten(out_tree, [_struct(a) for a in program.out_avals])

@@ -10,6 +10,8 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import time
+import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,122 +22,32 @@ from covector._base.boundary import api_boundary
 from covector._base.config import config
 from covector._base.context import context, quiet
 from covector._base.source import user_frame
-from covector.api.arguments import (
-    Flat,
-    argument_labels,
-    as_argnums,
-    check_callable,
-    check_values,
-    name_of,
-    signature_of,
-)
+from covector.api.arguments import Flat, argument_labels, check_callable, check_values, name_of
 from covector.api.arrays import as_array
 from covector.api.inspect import abstract, eval_shape
-from covector.api.retrace import TraceCall, reasons, signature
-from covector.api.stages import Lowered
-from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
+from covector.api.programs import Found, Program
+from covector.api.retrace import History, TraceCall, signature
+from covector.api.stages import Lowered, Traced
+from covector.api.static_arguments import Static, bind_static, donated_leaves, static_places
+from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.ops.call import Jit
 from covector.runtime import dispatch
 from covector.runtime.array import Array
 from covector.runtime.entry import Record, callable_class
 from covector.runtime.patterns import built_by, pattern_of, result_steps
-from covector.trace.stage import trace_to_jaxpr
+from covector.trace import cache, purity, purity_state
+from covector.trace.stage import eval_jaxpr, trace_to_jaxpr
 from covector.trace.tracer import Tracer
 
-
-class Traced:
-    """A traced function: the operation to bind, what it captured, the structure of its result."""
-
-    __slots__ = ("_executable", "captured", "in_tree", "labels", "op", "out_tree", "patterns")
-
-    def __init__(
-        self, op: Jit, captured: list[Any], in_tree: Any, out_tree: Any, labels: list[str]
-    ) -> None:
-        self.op, self.captured = op, captured
-        self.in_tree, self.out_tree = in_tree, out_tree
-        #: What the flat arguments are called in messages.
-        self.labels = labels
-        self._executable: Any = None
-        #: Structures of arguments that the entry point has a record of.
-        self.patterns: set[Any] = set()
-
-    def executable(self) -> Any:
-        """The compiled program, made when first wanted."""
-        if self._executable is None:
-            self._executable = dispatch.executable(self.op, tuple(self.op.jaxpr.in_avals))
-        return self._executable
-
-
-#: fun -> {key: Traced}: jitting one function twice traces it once.
-_shared: weakref.WeakKeyDictionary[Any, dict[Any, Traced]] = weakref.WeakKeyDictionary()
+#: fun -> {options: {key: Found}}: jitting one function twice traces it once.
+_shared: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Found]]] = weakref.WeakKeyDictionary()
 #: Every jitted function there is.
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.RLock()
+#: Programs that one function may have; beyond that the oldest are forgotten.
+TRACES = 4096
 #: Records an entry point may hold for one program: one for each structure of arguments.
 ENTRIES = 64
-
-
-class Static:
-    """Which arguments are static: known when tracing, part of the key, not traced."""
-
-    __slots__ = ("names", "numbers")
-
-    def __init__(self, fun: Callable[..., Any], argnums: Any, argnames: Any, what: str) -> None:
-        numbers = () if argnums is None else as_argnums(argnums, f"jit: {what}_argnums")
-        if argnames is None:
-            names: tuple[str, ...] = ()
-        elif isinstance(argnames, str):
-            names = (argnames,)
-        else:
-            names = tuple(argnames)
-        given: tuple[Any, ...] = names
-        if not all(isinstance(n, str) for n in given):
-            raise TypeError(f"jit: {what}_argnames must be str; got {argnames!r}")
-        signature = signature_of(fun) if numbers or names else None
-        if signature is not None:
-            numbers, names = _complete(signature, numbers, names, argnums, argnames, fun, what)
-        self.numbers, self.names = numbers, frozenset(names)
-
-    def __bool__(self) -> bool:
-        return bool(self.numbers or self.names)
-
-
-def _complete(
-    signature: inspect.Signature,
-    numbers: tuple[int, ...],
-    names: tuple[str, ...],
-    argnums: Any,
-    argnames: Any,
-    fun: Any,
-    what: str,
-) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Numbers and names refer to one another where only one of them is given."""
-    kinds = inspect.Parameter
-    params = list(signature.parameters.values())
-    places = [p for p in params if p.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)]
-    star = any(p.kind is kinds.VAR_POSITIONAL for p in params)
-    double = any(p.kind is kinds.VAR_KEYWORD for p in params)
-    for n in numbers:
-        if not star and not -len(places) <= n < len(places):
-            raise ValueError(
-                f"jit: {what}_argnums={argnums} is out of range: {name_of(fun)} takes "
-                f"{len(places)} positional arguments"
-            )
-    known = {p.name for p in params}
-    for name in names:
-        if name not in known and not double:
-            raise ValueError(
-                f"jit: {what}_argnames={argnames!r} names {name!r}, which is no argument of "
-                f"{name_of(fun)}{signature}"
-            )
-    numbers = tuple(n % len(places) if n < 0 and places else n for n in numbers)
-    if argnames is None:
-        usable = [p for p in places if p.kind is kinds.POSITIONAL_OR_KEYWORD]
-        names = tuple(p.name for k, p in enumerate(places) if k in numbers and p in usable)
-    elif argnums is None:
-        numbers = tuple(k for k, p in enumerate(places) if p.name in names)
-    return numbers, names
 
 
 def _look_like(wrapper: Any, fun: Any) -> None:
@@ -166,7 +78,9 @@ class JitFunction:
     ) -> None:
         _look_like(self, fun)
         self._fun, self._static, self._donated, self._inline = fun, static, donated, inline
-        self._traces = _traces_of(fun, static)
+        self._options = (static.key, donated.key)
+        self._traces = _traces_of(fun, self._options)
+        self._history = History(name_of(fun))
         _alive.add(self)
 
     def __repr__(self) -> str:
@@ -175,27 +89,34 @@ class JitFunction:
     @api_boundary
     def fallback(self, *args: Any, **kwargs: Any) -> Any:
         """The call, whatever the arguments are."""
-        if config.disable_jit:
+        if config.disable_jit or context.trace.region is not None:
             return self._fun(*args, **kwargs)
         found, leaves = self.find(args, kwargs)
+        program = found.program
         if context.trace.parent is not None:
-            outs = found.op(*found.captured, *leaves)
-            return tree.unflatten(found.out_tree, outs)
+            if self._inline:
+                outs = eval_jaxpr(program.op.jaxpr.jaxpr, [], *found.captured, *leaves)
+            else:
+                outs = program.op(*found.captured, *leaves)
+            return tree.unflatten(program.out_tree, outs)
         arrays = [x if type(x) is Array else as_array(x) for x in leaves]
-        executable = found.executable()
-        outs = executable.run([*found.captured, *arrays])
-        if quiet.value == 0 and len(found.patterns) < ENTRIES:
-            self._enter(found, executable, args, kwargs, leaves)
-        return tree.unflatten(found.out_tree, outs)
+        if program.donated:
+            outs = program.run_donating(found.captured, arrays, name_of(self._fun))
+        else:
+            executable = program.executable()
+            outs = executable.run([*found.captured, *arrays])
+            if quiet.value == 0 and found.snapshot is None and len(found.patterns) < ENTRIES:
+                self._enter(found, executable, args, kwargs, leaves)
+        return tree.unflatten(program.out_tree, outs)
 
     def _enter(
-        self, found: Traced, executable: Any, args: Any, kwargs: Any, leaves: Sequence[Any]
+        self, found: Found, executable: Any, args: Any, kwargs: Any, leaves: Sequence[Any]
     ) -> None:
         """Let the entry point run later calls like this one, if it can."""
         code = getattr(executable, "code", None)
         if code is None:
             return
-        pattern = pattern_of(args, kwargs, static=_static_places(self._static, args, kwargs))
+        pattern = pattern_of(args, kwargs, static=static_places(self._static, args, kwargs))
         if pattern is None or pattern.leaves != len(leaves) or pattern in found.patterns:
             return
         found.patterns.add(pattern)
@@ -204,93 +125,184 @@ class JitFunction:
             code.with_hidden(found.captured),
             executable.in_avals[hidden:],
             executable.out_avals,
-            result=_result_steps(found.out_tree),
+            result=_result_steps(found.program.out_tree),
         )
         self.add_record(pattern, record)
 
     def find(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], typer: Callable[[Any], Any] = typeof
-    ) -> tuple[Traced, list[Any]]:
+    ) -> tuple[Found, list[Any]]:
         """The traced program for these arguments (traced now if need be), and the flat ones."""
+        key, fun, given, leaves = self._key(args, kwargs, typer)
+        found = self._traces.get(key)
+        if found is not None and found.snapshot is not None:
+            found = self._still_true(found)
+        if found is None:
+            with _lock:
+                found = self._traces.get(key) or self._trace(fun, key, given, args, kwargs)
+        return found, leaves
+
+    def _key(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], typer: Callable[[Any], Any]
+    ) -> tuple[TraceCall, Callable[..., Any], Any, list[Any]]:
+        """(what the trace is filed under, function of the dynamic arguments, these, flat)."""
         fun, given = self._fun, (args, kwargs)
         key_static: Any = None
         if self._static:
-            fun, given, key_static = _bind_static(fun, self._static, args, kwargs)
+            fun, given, key_static = bind_static(fun, self._static, args, kwargs)
         leaves, in_tree = tree.flatten(given)
         try:
             avals = tuple([typer(x) for x in leaves])
         except TypeError:
             check_values(leaves, given, f"an argument of jit of {name_of(self._fun)}")
             raise
-        key = (in_tree, avals, key_static, config.current_key)
-        found = self._traces.get(key)
-        if found is None:
-            with _lock:
-                found = self._traces.get(key) or self._trace(fun, key, given)
-        return found, leaves
+        key = TraceCall(in_tree, avals, key_static, config.current_key, context.trace.axes)
+        return key, fun, given, leaves
 
-    def _trace(self, fun: Callable[..., Any], key: Any, given: Any) -> Traced:
-        in_tree, avals = key[0], key[1]
+    def _trace(
+        self, fun: Callable[..., Any], key: TraceCall, given: Any, args: Any, kwargs: Any
+    ) -> Found:
         name = name_of(self._fun)
-        labels = argument_labels(self._fun, given, self._static.numbers)
-        if log.wanted(1):
-            self._say_traced(name, key, labels)
-        flat = Flat(fun, in_tree)
-        program = trace_to_jaxpr(
-            flat, avals, name, [f"argument {label} of {name}" for label in labels]
-        )
-        op = Jit(_lift_constants(program), name)
-        captured = [as_array(c) for c in program.consts]
-        found = Traced(op, captured, in_tree, flat.out_tree, labels)
+        donated = donated_leaves(self._donated, self._static, args, kwargs)
+        static = static_places(self._static, args, kwargs)
+        fixed = [args[p] if isinstance(p, int) else kwargs[p] for p in sorted(static, key=str)]
+
+        def trace() -> tuple[ClosedJaxpr, Program]:
+            labels = argument_labels(self._fun, given, self._static.numbers)
+            self._announce(key, labels)
+            start = time.perf_counter()
+            flat = Flat(fun, key.in_tree)
+            sources = [f"argument {label} of {name}" for label in labels]
+            closed = trace_to_jaxpr(flat, key.avals, name, sources)
+            log.compiles("traced %s in %.6f s", name, time.perf_counter() - start)
+            log.show(2, f"jaxpr of {name}", closed.jaxpr)
+            return closed, Program(closed, name, key.in_tree, flat.out_tree, labels, donated)
+
+        snapshot = None
+        if config.purity_guard == "off":
+            also = (*fixed, *cache.node_types(key.in_tree))
+            closed, program = cache.shared(self._fun, (self._options, key), trace, also=also)
+        else:
+            root = self._fun
+            if args and 0 in static and isinstance(root, types.FunctionType):
+                root = types.MethodType(root, args[0])
+            with purity.observed(root, name):
+                closed, program = trace()
+            snapshot = purity.Snapshot(root)
+        captured = [as_array(c) for c in closed.consts]
+        found = Found(program, captured, snapshot)
         # A captured tracer belongs to a running trace: nobody else may meet it.
         if not any(isinstance(c, Tracer) for c in captured):
             self._traces[key] = found
-        log.show(2, f"jaxpr of {name}", op.jaxpr)
+            while len(self._traces) > TRACES:
+                del self._traces[next(iter(self._traces))]
+            self._history.add(key, program.labels, user_frame())
         return found
 
-    def _say_traced(self, name: str, key: Any, labels: list[str]) -> None:
-        log.debug(1, "trace %s(%s), called at %s", name, signature(labels, key[1]), user_frame())
-        last = next(reversed(self._traces.items()), None)
-        if last is not None:
-            why = reasons(TraceCall(*last[0]), last[1].labels, TraceCall(*key), labels)
-            log.debug(1, "  again, since %s", "; ".join(why) or "it was forgotten")
+    def _announce(self, key: TraceCall, labels: Sequence[str]) -> None:
+        """Say that the function is traced (again, and why), to those who want to hear it."""
+        name = name_of(self._fun)
+        if config.no_tracing:
+            raise RuntimeError(
+                f"jit of {name} would be traced for {signature(labels, key.avals)}, "
+                f"but the option no_tracing is set. {self._history.why(key, labels)}"
+            )
+        if not log.wanted(1) and not config.explain_cache_misses:
+            return
+        where, why = user_frame(), self._history.why(key, labels)
+        log.debug(1, "trace %s(%s), called at %s", name, signature(labels, key.avals), where)
+        if self._history:
+            log.debug(1, "  again, since %s", why)
+        if config.explain_cache_misses:
+            log.warning(
+                "jit of %s is traced for (%s), called at %s: %s",
+                name, signature(labels, key.avals), where, why,
+            )  # fmt: skip
+
+    def _still_true(self, found: Found) -> Found | None:
+        """The program, unless what the function read when traced has changed and is to be read
+        again."""
+        changes = found.snapshot.changes()
+        if not changes:
+            return found
+        if config.purity_guard == "retrace":
+            return self._forget(found)
+        purity.report(changes, f"jit of {name_of(self._fun)}")
+        return found
+
+    def _forget(self, found: Found) -> None:
+        with _lock:
+            for key, other in list(self._traces.items()):
+                if other is found:
+                    del self._traces[key]
+
+    # Ahead of time.
 
     @api_boundary
-    def trace(self, *args: Any, **kwargs: Any) -> Lowered:
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The traced function for arguments of these types (arrays or ShapeDtypeStructs)."""
         found, _ = self.find(args, kwargs, abstract)
-        return Lowered(found, name_of(self._fun))
+        return Traced(found, name_of(self._fun), self._donated.numbers)
 
-    lower = trace
+    @api_boundary
+    def lower(self, *args: Any, **kwargs: Any) -> Lowered:
+        """`trace(*args, **kwargs).lower()`."""
+        found, _ = self.find(args, kwargs, abstract)
+        return Traced(found, name_of(self._fun), self._donated.numbers).lower()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The structure, shapes and dtypes of the result."""
         return eval_shape(self._fun, *args, **kwargs)
 
+    # Caches.
+
+    @api_boundary
+    def explain(self, *args: Any, **kwargs: Any) -> str:
+        """Why the function was traced each time; or, given arguments, what a call would do.
+
+        >>> import covector as cv
+        >>> f = cv.jit(lambda x: x + 1)
+        >>> _ = f(cv.numpy.ones(3)), f(cv.numpy.ones(4))
+        >>> print(f.explain())
+        <lambda> was traced twice:
+          1. (x: f32[3]), called at ...
+          2. (x: f32[4]), called at ...: x was f32[3], now f32[4]
+        >>> print(f.explain(cv.numpy.ones(5)))
+        <lambda> would be traced: x was f32[4], now f32[5]
+        """
+        if not args and not kwargs:
+            return self._history.text()
+        key, _, given, _ = self._key(args, kwargs, abstract)
+        labels = argument_labels(self._fun, given, self._static.numbers)
+        return self._history.forecast(key, labels, key in self._traces)
+
     def clear_cache(self) -> None:
         """Forget every traced and compiled version of this function."""
         self._traces.clear()
+        self._history.clear()
         self.clear_records()
 
     def _cache_size(self) -> int:
         return len(self._traces)
 
 
-def _traces_of(fun: Any, static: Static) -> dict[Any, Traced]:
+def _parts(f: Any) -> tuple[Any, ...]:
+    """What a jitted function is to functions that call it."""
+    return f._fun, f._options, f._inline
+
+
+purity_state.parts[JitFunction] = _parts
+
+
+def _traces_of(fun: Any, options: Any) -> dict[Any, Found]:
     """The cache that this function object shares with other jits of it."""
     if inspect.ismethod(fun):
         return {}
-    key = (static.numbers, static.names)
     try:
         with _lock:
-            return _shared.setdefault(fun, {}).setdefault(key, {})  # type: ignore[return-value]
+            return _shared.setdefault(fun, {}).setdefault(options, {})
     except TypeError:  # not hashable, or no weak references
         return {}
-
-
-def _static_places(static: Static, args: Any, kwargs: Any) -> set[int | str]:
-    places: set[int | str] = {n for n in static.numbers if n < len(args)}
-    return places | {k for k in kwargs if k in static.names}
 
 
 def _result_steps(out_tree: Any) -> Any:
@@ -300,49 +312,6 @@ def _result_steps(out_tree: Any) -> Any:
         return result_steps(tree.unflatten(out_tree, range(count)))
     except TypeError:  # a custom node
         return built_by(lambda *outs: tree.unflatten(out_tree, outs), count)
-
-
-def _bind_static(
-    fun: Callable[..., Any], static: Static, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[Callable[..., Any], Any, Any]:
-    """(function of the dynamic arguments, these, a hashable key of the static ones)."""
-    fixed = [(n, args[n]) for n in static.numbers if n < len(args)]
-    named = sorted((k, v) for k, v in kwargs.items() if k in static.names)
-    for what, value in [*fixed, *named]:
-        try:
-            hash(value)
-        except TypeError:
-            raise ValueError(
-                f"jit of {name_of(fun)}: static argument {what!r} must be hashable, since it is "
-                f"part of the key of the compiled function; got {value!r} of type {type(value)}. "
-                f"Pass it as an ordinary argument, or as a hashable value such as a tuple"
-            ) from None
-    places = {n for n, _ in fixed}
-    dynamic = tuple(x for n, x in enumerate(args) if n not in places)
-    rest = {k: v for k, v in kwargs.items() if k not in static.names}
-
-    def bound(*moving: Any, **options: Any) -> Any:
-        given = iter(moving)
-        full = [dict(fixed)[n] if n in places else next(given) for n in range(len(args))]
-        return fun(*full, **options, **dict(named))
-
-    functools.update_wrapper(bound, fun)
-    key = (_typed(fixed), _typed(named))
-    return bound, (dynamic, rest), (key, len(args))
-
-
-def _typed(values: Sequence[tuple[Any, Any]]) -> tuple[Any, ...]:
-    """With their types: 1, 1.0 and True are equal, and not the same."""
-    return tuple([(place, v.__class__, v) for place, v in values])
-
-
-def _lift_constants(program: ClosedJaxpr) -> ClosedJaxpr:
-    """The captured constants as leading arguments."""
-    body = program.jaxpr
-    if not body.constvars:
-        return program
-    invars = [*body.constvars, *body.invars]
-    return ClosedJaxpr(Jaxpr([], invars, body.outvars, body.eqns, body.debug_name), [])
 
 
 _unspecified = object()
@@ -372,12 +341,15 @@ def jit(
         decorator.
       static_argnums, static_argnames: arguments that are Python values known when tracing; they
         must be hashable, and a new value means a new compilation.
-      donate_argnums, donate_argnames: arguments whose memory may be reused.
+      donate_argnums, donate_argnames: arguments that a call may overwrite with results of their
+        shape and dtype.  They are deleted: later use raises RuntimeError, naming the call.
       inline: whether callers' programs take its equations in place of a call.
+      keep_unused: accepted; every argument stays one of the program.
 
-    Returns a function that can be called, used as a method, lowered (`.lower`), and whose cache can
-    be cleared (`.clear_cache`).  Raises TypeError for arguments that are no arrays, ValueError for
-    static arguments that cannot be hashed.
+    Returns a function that can be called, used as a method, traced and lowered ahead of time
+    (`.trace`, `.lower`), asked why it was traced (`.explain`), and whose cache can be cleared
+    (`.clear_cache`).  Raises TypeError for arguments that are no arrays, ValueError for static
+    arguments that cannot be hashed.
 
     >>> import covector as cv
     >>> @cv.jit
@@ -401,7 +373,13 @@ def jit(
         raise TypeError(f"jit: {name_of(fun)} is a generator or coroutine; it cannot be traced")
     static = Static(fun, static_argnums, static_argnames, "static")
     donated = Static(fun, donate_argnums, donate_argnames, "donate")
-    return JitFunction(fun, static, donated, inline)
+    both = {*static.numbers, *static.names} & {*donated.numbers, *donated.names}
+    if both:
+        listed = ", ".join(sorted(map(str, both)))
+        raise ValueError(
+            f"jit of {name_of(fun)}: an argument cannot be static and donated; {listed} is both"
+        )
+    return JitFunction(fun, static, donated, bool(inline))
 
 
 def clear_caches() -> None:
@@ -413,7 +391,8 @@ def clear_caches() -> None:
     with _lock:
         for tables in _shared.values():
             for table in tables.values():
-                table.clear()  # type: ignore[attr-defined]
+                table.clear()
     for jitted in list(_alive):
         jitted.clear_cache()
+    cache.clear()
     dispatch.clear_caches()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -13,13 +14,14 @@ class TraceCall(NamedTuple):
     """What a trace is filed under: everything that makes another call need a trace of its own.
 
     in_tree, avals: of the dynamic arguments; static: ((number or name, type, value), …) and the
-    number of positional arguments, or None; options: of `config`.
+    number of positional arguments, or None; options: of `config`; axes: the named axes in force.
     """
 
     in_tree: Any
     avals: tuple[ShapedArray, ...]
     static: Any
     options: TraceKey
+    axes: tuple[tuple[Any, int], ...] = ()
 
 
 def reasons(
@@ -39,6 +41,8 @@ def reasons(
         f"option {name} was {was!r}, now {now!r}"
         for name, (was, now) in old.options.differences(new.options).items()
     ]
+    if old.axes != new.axes:
+        found.append(f"the named axes were {dict(old.axes)}, now {dict(new.axes)}")
     return found
 
 
@@ -75,6 +79,72 @@ def _type(aval: ShapedArray) -> str:
     return aval.strong().str_short() + (" (weakly typed)" if aval.weak_type else "")
 
 
+class Event(NamedTuple):
+    """One trace: what for, from where, and why it was needed."""
+
+    call: TraceCall
+    labels: Sequence[str]
+    source: Any
+    why: str
+
+
+class History:
+    """The traces of one function, the latest of them."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.count = 0
+        self.events: deque[Event] = deque(maxlen=REMEMBERED)
+
+    def __bool__(self) -> bool:
+        return bool(self.events)
+
+    def add(self, call: TraceCall, labels: Sequence[str], source: Any) -> None:
+        """Note a trace."""
+        self.events.append(Event(call, labels, source, self.why(call, labels)))
+        self.count += 1
+
+    def why(self, call: TraceCall, labels: Sequence[str]) -> str:
+        """How a call differs from the trace that it is most like."""
+        if not self.events:
+            return "it was not traced before"
+        found = [reasons(e.call, e.labels, call, labels) for e in reversed(self.events)]
+        least = min(found, key=len)
+        return "; ".join(least) or "what was traced is no longer kept, or no longer true"
+
+    def forecast(self, call: TraceCall, labels: Sequence[str], known: bool) -> str:
+        """What a call would do."""
+        if not known:
+            return f"{self.name} would be traced: {self.why(call, labels)}"
+        for event in reversed(self.events):
+            if event.call == call:
+                return (
+                    f"{self.name} would run the program traced for "
+                    f"({signature(event.labels, event.call.avals)}), called at {event.source}"
+                )
+        return f"{self.name} would run a program that another jit of this function traced"
+
+    def text(self) -> str:
+        """All traces, a line each."""
+        if not self.events:
+            return f"{self.name} was not traced yet"
+        times = {1: "once", 2: "twice"}.get(self.count, f"{self.count} times")
+        lines = [f"{self.name} was traced {times}:"]
+        first = self.count - len(self.events) + 1
+        for n, event in enumerate(self.events, first):
+            why = "" if n == 1 else f": {event.why}"
+            shown = signature(event.labels, event.call.avals)
+            lines.append(f"  {n}. ({shown}), called at {event.source}{why}")
+        return "\n".join(lines)
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.events.clear()
+        self.count = 0
+
+
+#: Traces of one function that are remembered.
+REMEMBERED = 64
 #: Arguments named in one line of the log.
 SHOWN = 8
 

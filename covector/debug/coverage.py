@@ -20,7 +20,10 @@ RULES: Final = (
 )  # fmt: skip
 
 #: reason -> its letter in the matrix.
-LETTERS: Final = {"integer": "I", "not linear": "N", "derived": "D", "call": "C"}
+LETTERS: Final = {
+    "integer": "I", "not linear": "N", "derived": "D", "call": "C", "host": "H",
+    "collective": "S",
+}  # fmt: skip
 STATED: Final = "x"
 DECOMPOSED: Final = "."
 MISSING: Final = "!"

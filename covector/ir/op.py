@@ -18,6 +18,8 @@ REASONS = {
     "not linear": "not linear in any argument: there is nothing to transpose",
     "derived": "follows from the decomposition into simpler ops",
     "call": "holds programs: what transforms or runs it handles these itself",
+    "host": "it runs Python on the host: a program that holds it is run operation by operation",
+    "collective": "its meaning spans the examples or devices of a named axis, whose owner gives it",
 }
 
 
@@ -46,7 +48,9 @@ class Sample(NamedTuple):
 
     args: ShapedArrays (filled with random numbers from `domain`) or concrete NumPy arrays
     (indices, keys).  `smooth`: whether derivatives may be compared with finite differences.
-    `scale` multiplies the tolerances of floating-point comparisons.
+    `scale` multiplies the tolerances of floating-point comparisons.  `prepare(*arrays)`: the
+    arguments made fit of the random ones, such as matrices that are well conditioned.
+    `view(*results)`: what is compared, where results are arbitrary in part (signs of vectors).
     """
 
     op: Op
@@ -54,6 +58,8 @@ class Sample(NamedTuple):
     domain: tuple[float, float] = (-2.0, 2.0)
     smooth: bool = True
     scale: float = 1.0
+    prepare: Callable[..., Sequence[Any]] | None = None
+    view: Callable[..., Sequence[Any]] | None = None
 
 
 class Push(NamedTuple):

@@ -276,7 +276,6 @@ class _Reader:
             self.at += 1
         return _literal(ast.parse(self.text[start : self.at], mode="eval").body)
 
-
     def programs(self) -> tuple[ClosedJaxpr, ...]:
         """A tuple of programs."""
         self.accept("(")

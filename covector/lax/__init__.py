@@ -6,10 +6,27 @@ Functions here are strict: they promote no dtypes, and broadcast only scalars an
 
 from typing import Any as _Any
 
-from covector.lax import _primitives
+from covector.lax import _primitives, linalg
 from covector.lax._arguments import broadcast_shapes
-from covector.lax._contract import batch_matmul, dot, dot_general
+from covector.lax._associative import associative_scan
 from covector.lax._branches import cond, platform_dependent, switch
+from covector.lax._collectives import (
+    all_gather,
+    all_to_all,
+    axis_index,
+    axis_size,
+    pbroadcast,
+    pcast,
+    pmax,
+    pmean,
+    pmin,
+    ppermute,
+    pshuffle,
+    psum,
+    psum_scatter,
+    pswapaxes,
+)
+from covector.lax._contract import batch_matmul, dot, dot_general
 from covector.lax._control import fori_loop, map, scan, while_loop
 from covector.lax._elementwise import (
     abs,
@@ -172,6 +189,7 @@ from covector.lax._slicing import (
     slice,
     slice_in_dim,
 )
+from covector.lax._solve import custom_linear_solve, custom_root
 
 __all__ = [
     "AccuracyMode",
@@ -188,15 +206,20 @@ __all__ = [
     "acos",
     "acosh",
     "add",
+    "all_gather",
+    "all_to_all",
     "approx_max_k",
     "approx_min_k",
     "argmax",
     "argmin",
     "asin",
     "asinh",
+    "associative_scan",
     "atan",
     "atan2",
     "atanh",
+    "axis_index",
+    "axis_size",
     "batch_matmul",
     "bessel_i0e",
     "bessel_i1e",
@@ -228,6 +251,8 @@ __all__ = [
     "cummin",
     "cumprod",
     "cumsum",
+    "custom_linear_solve",
+    "custom_root",
     "digamma",
     "div",
     "dot",
@@ -263,6 +288,7 @@ __all__ = [
     "is_finite",
     "le",
     "lgamma",
+    "linalg",
     "log",
     "log1p",
     "logistic",
@@ -277,10 +303,20 @@ __all__ = [
     "nextafter",
     "optimization_barrier",
     "pad",
+    "pbroadcast",
+    "pcast",
     "platform_dependent",
+    "pmax",
+    "pmean",
+    "pmin",
     "polygamma",
     "population_count",
     "pow",
+    "ppermute",
+    "pshuffle",
+    "psum",
+    "psum_scatter",
+    "pswapaxes",
     "real",
     "reciprocal",
     "reduce",

@@ -14,7 +14,7 @@ from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.lax._carry import lift_together, run_flat
+from covector.lax._carry import known_inputs, lift_together, run_flat
 from covector.ops.control import Cond
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import Tracer
@@ -124,7 +124,8 @@ def _choose(who: str, index: Any, branches: Sequence[Any], operands: tuple[Any, 
     leaves = tree.leaves(operands)
     check_values(leaves, operands, f"the operands of {who}")
     avals = avals_of(leaves)
-    traced = [run_flat(f, operands, avals) for f in branches]
+    with known_inputs(leaves):
+        traced = [run_flat(f, operands, avals) for f in branches]
     out_tree = traced[0][1]
     for f, (_, other) in zip(branches, traced, strict=True):
         if other != out_tree:

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from covector import dtypes, ops, tree
+from covector._base import log
+from covector._base.config import config
+from covector._base.context import context
 from covector.api.arguments import Flat, avals_of, name_of
 from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import ClosedJaxpr, Var
+from covector.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
+from covector.trace import purity
+from covector.trace.cache import node_types, shared
 from covector.trace.stage import trace_to_jaxpr
 from covector.tree_util import keystr
 
@@ -17,22 +24,38 @@ from covector.tree_util import keystr
 def lift(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """(the program with its constants as leading arguments, the constants)."""
     body = program.jaxpr
-    lifted = body.replace(constvars=[], invars=[*body.constvars, *body.invars])
-    return ClosedJaxpr(lifted), [as_array(c) for c in program.consts]
+
+    def make() -> ClosedJaxpr:
+        return ClosedJaxpr(body.replace(constvars=[], invars=[*body.constvars, *body.invars]))
+
+    return once(body, "lifted", make), [as_array(c) for c in program.consts]
+
+
+def once(body: Jaxpr, key: Any, make: Callable[[], Any]) -> Any:
+    """`make()`, remembered on a program: what is made of an equal function's is found again."""
+    found = body.derived.get(key)
+    return body.derived.setdefault(key, make()) if found is None else found
 
 
 def lift_together(programs: Sequence[ClosedJaxpr]) -> tuple[list[ClosedJaxpr], list[Any]]:
     """As `lift`, of programs that are to take the same arguments: all constants of all of them."""
     consts = list({id(c): c for p in programs for c in p.consts}.values())
     avals = avals_of(consts)
+    number = {id(c): n for n, c in enumerate(consts)}
     out: list[ClosedJaxpr] = []
     for program in programs:
-        own = {id(c): v for c, v in zip(program.consts, program.jaxpr.constvars, strict=True)}
-        leading = [own.get(id(c)) for c in consts]
-        filled = [Var(a) if v is None else v for v, a in zip(leading, avals, strict=True)]
-        body = program.jaxpr
-        out.append(ClosedJaxpr(body.replace(constvars=[], invars=[*filled, *body.invars])))
+        places = tuple([number[id(c)] for c in program.consts])
+        key = ("lifted", avals, places)
+        out.append(once(program.jaxpr, key, lambda p=program, at=places: _among(p, at, avals)))
     return out, [as_array(c) for c in consts]
+
+
+def _among(program: ClosedJaxpr, places: Sequence[int], avals: Sequence[ShapedArray]) -> Any:
+    """The program with its constants at these places of leading arguments."""
+    body = program.jaxpr
+    own = dict(zip(places, body.constvars, strict=True))
+    filled = [own[n] if n in own else Var(a) for n, a in enumerate(avals)]
+    return ClosedJaxpr(body.replace(constvars=[], invars=[*filled, *body.invars]))
 
 
 class Body(NamedTuple):
@@ -44,18 +67,31 @@ class Body(NamedTuple):
     out_tree: Any
 
 
+def known_inputs(values: Sequence[Any]) -> Any:
+    """A context in which a body of these inputs is traced: in a function under `shard_map` it is
+    known which of them are the same on all devices."""
+    region = context.trace.region
+    return contextlib.nullcontext() if region is None else region.body(values)
+
+
 def fixed_point(
-    who: str, fun: Any, init: Any, trace: Callable[[Sequence[ShapedArray]], tuple[Any, Any, Any]]
+    who: str,
+    fun: Any,
+    init: Any,
+    trace: Callable[[Sequence[ShapedArray]], tuple[Any, Any, Any]],
+    rows: Sequence[Any] = (),
 ) -> Body:
     """Traces a body at the types of the carry, until it gives what it takes.
 
     `trace(carry avals)` -> (program, structure of the carry it gives, of all it gives).  Start
     values of weak type become what the body gives.  Raises TypeError, with the parts that differ.
+    rows: what the body takes after the carry.
     """
     leaves, in_tree = tree.flatten(init)
-    while True:  # ends, since each value becomes strong at most once
+    while True:  # ends, since each value becomes strong, or different along an axis, but once
         avals = list(avals_of(leaves))
-        program, carry_tree, out_tree = trace(avals)
+        with known_inputs([*leaves, *rows]) as inputs:
+            program, carry_tree, out_tree = trace(avals)
         if carry_tree != in_tree:
             raise TypeError(
                 f"{who}: the carry that {name_of(fun)} returns must have the structure of the one "
@@ -63,7 +99,11 @@ def fixed_point(
             )
         outs = program.out_avals[: len(leaves)]
         if avals == outs:
-            break
+            wider = None if inputs is None else inputs.widened(program, leaves)
+            if wider is None:
+                break
+            leaves = wider
+            continue
         if not all(map(_fits, avals, outs)):
             raise TypeError(_mismatch(who, fun, init, avals, outs))
         leaves = [_as_type(x, a, b) for x, a, b in zip(leaves, avals, outs, strict=True)]
@@ -115,7 +155,20 @@ def _advice(a: ShapedArray, b: ShapedArray) -> str:
 
 
 def run_flat(fun: Any, args: tuple[Any, ...], avals: Sequence[ShapedArray]) -> tuple[Any, Any]:
-    """(program, structure of the result) of `fun` at the structure of `args`."""
-    flat = Flat(fun, tree.structure((args, {})))
-    program = trace_to_jaxpr(flat, avals, name_of(fun))
-    return program, flat.out_tree
+    """(program, structure of the result) of `fun` at the structure of `args`.
+
+    Traced unless an equal function was; see `trace.cache`.
+    """
+    in_tree, name = tree.structure((args, {})), name_of(fun)
+    guarded = config.purity_guard != "off"
+
+    def trace() -> tuple[ClosedJaxpr, Any]:
+        start = time.perf_counter()
+        flat = Flat(fun, in_tree)
+        with purity.observed(fun, name) if guarded else contextlib.nullcontext():
+            program = trace_to_jaxpr(flat, avals, name)
+        log.compiles("traced %s in %.6f s", name, time.perf_counter() - start)
+        return program, flat.out_tree
+
+    key = ("body", in_tree, tuple(avals))
+    return shared(fun, key, trace, degrade=not guarded, also=node_types(in_tree))

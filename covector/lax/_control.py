@@ -15,7 +15,7 @@ from covector.api.arrays import as_array
 from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
-from covector.lax._carry import fixed_point, lift, run_flat
+from covector.lax._carry import fixed_point, known_inputs, lift, run_flat
 from covector.ops.control import Scan, While
 from covector.trace.tracer import Tracer
 from covector.tree_util import keystr
@@ -46,7 +46,8 @@ def while_loop(
         return program, out_tree, out_tree
 
     body = fixed_point("while_loop", body_fun, init_val, trace)
-    cond, _ = run_flat(cond_fun, (init_val,), body.avals)
+    with known_inputs(body.leaves):
+        cond, _ = run_flat(cond_fun, (init_val,), body.avals)
     given = [a.strong().str_short() for a in cond.out_avals]
     if given != ["bool[]"]:
         raise TypeError(
@@ -156,7 +157,7 @@ def _scan(who: str, f: Any, init: Any, xs: Any, length: int, reverse: bool) -> t
         carry_tree, _ = _pair(f, out_tree)
         return program, carry_tree, out_tree
 
-    body = fixed_point(who, f, init, trace)
+    body = fixed_point(who, f, init, trace, rows)
     jaxpr, consts = lift(body.program)
     loop = Scan(jaxpr, length, reverse, len(consts), len(body.leaves))
     return tree.unflatten(body.out_tree, loop(*consts, *body.leaves, *rows))

@@ -1,4 +1,4 @@
-"""Linear algebra without decompositions: norms, products, transposes."""
+"""Linear algebra: norms, products, transposes; factors and systems are in files of their own."""
 
 from __future__ import annotations
 
@@ -16,18 +16,57 @@ from covector.numpy._arithmetic import safe_sqrt
 from covector.numpy._elementwise import abs as absolute
 from covector.numpy._reductions import kept
 from covector.numpy.convert import array_operand, canonical_axes, canonical_axis, is_kind
+from covector.numpy.factors import (
+    cholesky,
+    eig,
+    eigh,
+    eigvals,
+    eigvalsh,
+    qr,
+    svd,
+    svdvals,
+)
+from covector.numpy.systems import (
+    det,
+    inv,
+    lstsq,
+    matrix_rank,
+    pinv,
+    slogdet,
+    solve,
+    tensorinv,
+    tensorsolve,
+)
 
 __all__ = [
+    "cholesky",
+    "cond",
     "cross",
+    "det",
     "diagonal",
+    "eig",
+    "eigh",
+    "eigvals",
+    "eigvalsh",
+    "inv",
+    "lstsq",
     "matmul",
     "matrix_norm",
     "matrix_power",
+    "matrix_rank",
     "matrix_transpose",
     "multi_dot",
     "norm",
     "outer",
+    "pinv",
+    "qr",
+    "slogdet",
+    "solve",
+    "svd",
+    "svdvals",
     "tensordot",
+    "tensorinv",
+    "tensorsolve",
     "trace",
     "vecdot",
     "vector_norm",
@@ -40,7 +79,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     """The norm of vectors along an axis, of matrices along two, or of all elements.
 
     ord of vectors: 2 (None), 0, inf, -inf, any number p.  Of matrices: 'fro' (None), 1, -1, inf,
-    -inf.  Its derivative at 0 is 0.  Raises ValueError for another order.
+    -inf, and of the singular values the greatest, 2, the least, -2, their sum, 'nuc'.  Its
+    derivative at 0 is 0.  Raises ValueError for another order.
 
     >>> import covector.numpy as cnp
     >>> cnp.linalg.norm(cnp.array([3.0, 4.0])).tolist()
@@ -108,7 +148,16 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], ord: Any, keepdims: bool) -> Any
         initial = 0 if ord > 0 else np.inf
         out = pick(sums, outer_axis, keepdims=True, initial=initial)
         return out if keepdims else ops.shape.squeeze(out, sorted(axes))
-    raise ValueError(f"Invalid order {ord!r} for matrix norm: wanted 'fro', 1, -1, inf or -inf")
+    if ord in ("nuc", 2, -2):
+        moved = _shape.moveaxis(x, axes, (-2, -1))
+        pick, initial = {
+            "nuc": (_reductions.sum, None), 2: (_reductions.max, 0), -2: (_reductions.min, np.inf)
+        }[ord]  # fmt: skip
+        out = pick(svdvals(moved), -1, initial=initial)
+        return ops.shape.expand_dims(out, sorted(axes)) if keepdims else out
+    raise ValueError(
+        f"Invalid order {ord!r} for matrix norm: wanted 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
+    )
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
@@ -257,7 +306,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
 
 
 def matrix_power(a: Any, n: int) -> Any:
-    """Square matrices to a non-negative integer power, by repeated squaring.
+    """Square matrices to an integer power, by repeated squaring; a negative one is of the inverse.
 
     >>> import covector.numpy as cnp
     >>> cnp.linalg.matrix_power(cnp.array([[1, 1], [0, 1]]), 3).tolist()
@@ -273,8 +322,7 @@ def matrix_power(a: Any, n: int) -> Any:
     except TypeError:
         raise TypeError(f"exponent must be an integer, got {n}") from None
     if n < 0:
-        raise NotImplementedError("matrix_power: a negative power needs the inverse, which is not "
-                                  "there yet")  # fmt: skip
+        x, n = inv(x), -n
     if n == 0:
         rows, columns = (ops.shape.iota(np.dtype(np.int32), x.shape, x.ndim + d) for d in (-2, -1))
         return convert.strong(point.eq(rows, columns), x.dtype)
@@ -285,6 +333,34 @@ def matrix_power(a: Any, n: int) -> Any:
         n >>= 1
         x = _products.matmul(x, x) if n else x
     return result
+
+
+def cond(x: Any, p: Any = None) -> Any:
+    """The condition number of matrices: the ratio of the greatest and the least singular value.
+
+    p: another norm, of the matrix and of its inverse, as in `norm`; 2 and -2 (the reciprocal) are
+    of singular values.  ValueError for fewer than two axes.
+
+    >>> import covector.numpy as cnp
+    >>> cnp.linalg.cond(cnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+    2.0
+    """
+    x = _inexact("cond", x)
+    if x.ndim < 2:
+        raise ValueError(
+            f"{x.ndim}-dimensional array given. Array must be at least two-dimensional"
+        )
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        first, last = s[..., 0], s[..., -1]
+        return point.div(last, first) if p == -2 else point.div(first, last)
+    if x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"cond: with p={p!r} matrices must be square; got shape {x.shape}")
+    axes = (x.ndim - 2, x.ndim - 1)
+    sizes = [_matrix_norm(y, axes, p, False) for y in (x, inv(x))]
+    ratio = point.mul(*sizes)
+    none = point.and_(point.ne(ratio, ratio), point.not_(_reductions.any(point.ne(x, x), axes)))
+    return point.where(none, convert.number(ratio, np.inf), ratio)
 
 
 def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:

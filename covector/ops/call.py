@@ -1,4 +1,4 @@
-"""The call of a compiled program, as an operation: what `jit` binds."""
+"""Calls of programs, as operations: `Call`, the family, and `Jit`, what `jit` binds."""
 
 from __future__ import annotations
 
@@ -13,26 +13,36 @@ from covector.ir.avals import ShapedArray
 from covector.ir.interpret import evaluate
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
 from covector.ir.op import Linear, Op, Sample
+from covector.ops.families import rule
 from covector.trace.stage import eval_jaxpr
 
 
-class Jit(Op):
-    """Calls `jaxpr`, which has no constants: what the function captured are leading arguments."""
+class Call(Op):
+    """Calls `jaxpr`, which has no constants: what the function captured are leading arguments.
 
-    name = "jit"
+    Members restate the rules in which they are more than a call.
+    """
+
     multiple_results = True
     jaxpr: ClosedJaxpr
     label: str
+
+    @property
+    def effects(self) -> frozenset[str]:  # type: ignore[override]
+        """Those of the program."""
+        return self.jaxpr.effects
 
     def result(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         """The program's result types."""
         wanted = self.jaxpr.in_avals
         if len(avals) != len(wanted):
-            raise TypeError(f"jit of {self.label} takes {len(wanted)} values; got {len(avals)}")
+            raise TypeError(
+                f"{self.name} of {self.label} takes {len(wanted)} values; got {len(avals)}"
+            )
         for k, (given, want) in enumerate(zip(avals, wanted, strict=True)):
             if given.shape != want.shape or given.dtype != want.dtype:
                 raise TypeError(
-                    f"jit of {self.label}: argument {k} must be {want.str_short()}; "
+                    f"{self.name} of {self.label}: argument {k} must be {want.str_short()}; "
                     f"got {given.str_short()}"
                 )
         return tuple(self.jaxpr.out_avals)
@@ -41,6 +51,7 @@ class Jit(Op):
         """The program, evaluated in NumPy."""
         return evaluate(self.jaxpr.jaxpr, self.jaxpr.consts, arrays)
 
+    @rule
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """A call of the program's jvp."""
         moving = [t is not None for t in tangents]
@@ -49,6 +60,7 @@ class Jit(Op):
         rest = iter(outs[len(mask) :])
         return outs[: len(mask)], [next(rest) if m else None for m in mask]
 
+    @rule
     def partial(self, tools: Any, trace: Any, unknown: Sequence[bool], args: Sequence[Any]) -> Any:
         """Call the known part; stage a call of the rest with the residuals."""
         known, staged, mask, residuals = tools.split_jaxpr(self.jaxpr, unknown)
@@ -64,6 +76,7 @@ class Jit(Op):
         found = iter(outs[:count])
         return [next(rest) if m else next(found) for m in mask]
 
+    @rule
     def transpose(self, tools: Any, cts: Sequence[Any], *args: Any) -> list[Any]:
         """A call of the program's transpose."""
         linear = [isinstance(a, Linear) for a in args]
@@ -73,6 +86,7 @@ class Jit(Op):
         found = iter([next(outs) if m else None for m in mask])
         return [next(found) if is_linear else None for is_linear in linear]
 
+    @rule
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """A call of the batched program."""
         batched = [d is not None for d in dims]
@@ -87,9 +101,16 @@ class Jit(Op):
         """The program's own equations."""
         return eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *args)
 
+    @rule
     def stablehlo(self, writer: Any, *operands: Any) -> Any:
         """func.call of a function of its own."""
         return writer.call(self.jaxpr, operands, self.label)
+
+
+class Jit(Call):
+    """A call, and nothing but that."""
+
+    name = "jit"
 
     @staticmethod
     def samples() -> Iterable[Sample]:

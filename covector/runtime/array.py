@@ -8,8 +8,9 @@ the three final classes below that say why there is none.
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, final
 
 import numpy as np
@@ -20,8 +21,9 @@ from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof, typers
 from covector.runtime import device as devices
 from covector.runtime.native import native
-from covector.runtime.placement import on_one_device
+from covector.runtime.placement import Shard, by_device
 from covector.runtime.pool import ALIGNMENT, pool
+from covector.trace.tracer import Tracer
 
 
 @final
@@ -30,7 +32,7 @@ class Deleted:
 
     __slots__ = ("by",)
 
-    def __init__(self, by: str) -> None:
+    def __init__(self, by: object) -> None:
         self.by = by
 
     def resolve(self, x: Array) -> NoReturn:
@@ -86,8 +88,64 @@ class Pending:
         return self.done.is_set()
 
 
+@final
+class Watched:
+    """In place of a buffer while somebody wants to know whether its elements are looked at."""
+
+    __slots__ = ("behind", "notes", "number")
+
+    def __init__(self, behind: Any, notes: set[int], number: int) -> None:
+        self.behind, self.notes, self.number = behind, notes, number
+
+    def resolve(self, x: Array) -> Any:
+        """Notes that the elements are wanted; the buffer."""
+        self.notes.add(self.number)
+        if x.buffer is self:
+            replace_buffer(x, self.behind)
+        return self.behind.resolve(x) if isinstance(self.behind, GONE) else self.behind
+
+    def is_ready(self) -> bool:
+        return not isinstance(self.behind, GONE) or self.behind.is_ready()
+
+    def __getattr__(self, name: str) -> Any:
+        # Another thread, which took this for the buffer that it was a moment ago.
+        self.notes.add(self.number)
+        return getattr(self.behind, name)
+
+
+@contextlib.contextmanager
+def watch(numbered: Sequence[tuple[int, Any]]) -> Generator[set[int]]:
+    """Meanwhile, the numbers of those arrays whose elements are looked at come into the set.
+
+    Of a tracer, the arrays in it.
+    """
+    notes: set[int] = set()
+    watched: list[tuple[Array, Watched]] = []
+    for number, value in numbered:
+        for x in _arrays_in(value):
+            if not isinstance(x.buffer, (Deleted, Failed)):
+                stand_in = Watched(x.buffer, notes, number)
+                watched.append((x, stand_in))
+                replace_buffer(x, stand_in)
+    try:
+        yield notes
+    finally:
+        for x, stand_in in reversed(watched):
+            if x.buffer is stand_in:
+                replace_buffer(x, stand_in.behind)
+
+
+def _arrays_in(x: Any) -> list[Array]:
+    if type(x) is Array:
+        return [x]
+    found: list[Array] = []
+    for name in getattr(type(x), "__slots__", ()) if isinstance(x, Tracer) else ():
+        found += _arrays_in(getattr(x, name, None))
+    return found
+
+
 #: What a buffer slot may hold instead of memory.
-GONE: Final = (Deleted, Failed, Pending)
+GONE: Final = (Deleted, Failed, Pending, Watched)
 
 _native: Final = native()
 
@@ -237,12 +295,12 @@ class Array:
     @property
     def addressable_shards(self) -> list[Any]:
         """The parts that this process holds, one a device."""
-        return shards[0](self)
+        return shards(self)
 
     @property
     def global_shards(self) -> list[Any]:
         """The parts of all processes; `data` is None for those of others."""
-        return shards[0](self)
+        return shards(self)
 
     def on_device_size_in_bytes(self) -> int:
         """Bytes the elements take."""
@@ -588,8 +646,22 @@ def representation(x: Array) -> str:
 
 #: Makes the sharding of an array on one device; the wiring puts the real class here.
 default_sharding: list[Callable[[Any], Any]] = []
-#: Lists the shards of an array; whoever knows arrays on several devices puts theirs here.
-shards: list[Callable[[Array], list[Any]]] = [on_one_device]
+
+
+def shards(x: Array) -> list[Shard]:
+    """The parts of `x`, one a device."""
+
+    def part(index: tuple[slice, ...], device: Any) -> Array:
+        if all(s == slice(None) for s in index):
+            if x.sharding.num_devices == 1:
+                return x
+            found = like(x, memory(x))
+        else:
+            found = x[index]  # type: ignore[index]
+        found._sharding = default_sharding[0](device)
+        return found
+
+    return by_device(x, part)
 
 
 def install_methods(methods: Mapping[str, Any]) -> None:

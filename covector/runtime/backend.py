@@ -47,8 +47,11 @@ class Backend(Protocol):
     name: str
     platform: str
 
-    def compile(self, program: ClosedJaxpr) -> Executable:
-        """Compiles a closed program; raises NotImplementedError for what it cannot express."""
+    def compile(self, program: ClosedJaxpr, donated: Sequence[int] = ()) -> Executable:
+        """Compiles a closed program; raises NotImplementedError for what it cannot express.
+
+        donated: numbers of arguments that each run gives up.
+        """
         ...
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Executable | None:

@@ -1,4 +1,7 @@
-"""Devices: what `devices()` lists.  A process has N CPU devices that share one memory."""
+"""Devices: what `devices()` lists.  A process has N CPU devices that share one memory.
+
+How many there are is said by the option `num_cpu_devices`, before or after they are first used.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +66,7 @@ class Platform:
         self.grow(count)
 
     def grow(self, count: int) -> None:
-        """Makes the devices up to `count`; the old ones stay the same objects."""
+        """Has the devices up to `count`; the old ones stay the same objects."""
         have = self.devices[:count]
         new = (Device(self.name, n, self.kind, self.process_index) for n in range(len(have), count))
         self.devices = (*have, *new)
@@ -116,7 +119,9 @@ platforms: Final = Platforms()
 
 
 def cpu_device_count() -> int:
-    """How many CPU devices the process has: option `num_cpu_devices`, or the flag XLA reads."""
+    """How many CPU devices the process has: option `num_cpu_devices` (also set by the environment
+    variable COVECTOR_NUM_CPU_DEVICES), or the flag that XLA reads, or one.
+    """
     wanted = getattr(config, "num_cpu_devices", -1)
     if wanted is not None and wanted > 0:
         return wanted
@@ -125,6 +130,16 @@ def cpu_device_count() -> int:
         if name == "--xla_force_host_platform_device_count" and value.isdigit():
             return max(1, int(value))
     return 1
+
+
+def _follow(option: Any, event: str) -> None:
+    """The option may change at any time: devices share one memory, and hold nothing."""
+    cpu = platforms.known.get("cpu")
+    if option.name == "num_cpu_devices" and cpu is not None:
+        cpu.grow(cpu_device_count())
+
+
+config.on_change(_follow)
 
 
 def default_backend() -> str:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, final
 
 import numpy as np
+
+Index = tuple[slice, ...]
 
 
 @final
@@ -15,13 +18,23 @@ class Shard:
     `data`: the elements, an array on that device.
     """
 
-    __slots__ = ("data", "device", "index", "replica_id")
+    __slots__ = ("_data", "_part", "device", "index", "replica_id")
 
-    def __init__(self, device: Any, index: tuple[slice, ...], replica_id: int, data: Any) -> None:
+    def __init__(
+        self, device: Any, index: Index, replica_id: int, part: Callable[[Index, Any], Any]
+    ) -> None:
         self.device: Final = device
         self.index: Final = index
         self.replica_id: Final = replica_id
-        self.data: Final = data
+        self._part: Final = part
+        self._data: Any = None
+
+    @property
+    def data(self) -> Any:
+        """The elements: in the array's own memory, or a copy of a part, made when first wanted."""
+        if self._data is None:
+            self._data = self._part(self.index, self.device)
+        return self._data
 
     def __repr__(self) -> str:
         return (
@@ -30,6 +43,15 @@ class Shard:
         )
 
 
-def on_one_device(x: Any) -> list[Shard]:
-    """The shards of an array on one device: the whole of it."""
-    return [Shard(x.device, (slice(None),) * x.ndim, 0, x)]
+def by_device(x: Any, part: Callable[[Index, Any], Any]) -> list[Shard]:
+    """The shards of `x`, one a device; equal parts are numbered as copies.
+
+    `part(index, device)`: these elements as an array on that device.
+    """
+    copies: dict[Any, int] = {}
+    found: list[Shard] = []
+    for device, index in x.sharding.devices_indices_map(x.shape).items():
+        key = tuple((s.start, s.stop) for s in index)
+        copies[key] = number = copies.get(key, -1) + 1
+        found.append(Shard(device, index, number, part))
+    return found

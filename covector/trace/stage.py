@@ -7,12 +7,14 @@ from typing import Any, cast
 
 import numpy as np
 
+from covector._base.config import config
 from covector._base.context import context, current_trace
 from covector._base.source import user_frame
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, DropVar, Equation, Jaxpr, Literal, Var
 from covector.ir.values import as_numpy, typeof
-from covector.trace.tracer import Trace, Tracer, check_alive
+from covector.trace.purity_leaks import check_leaks
+from covector.trace.tracer import Trace, Tracer, check_alive, check_not_inside
 
 
 class StagedTracer(Tracer):
@@ -30,8 +32,11 @@ class StagedTracer(Tracer):
         if self.variable in labels:
             return f"It is {labels[self.variable]}."
         names = [labels[v] for v in trace.ancestors(self.variable) if labels.get(v)]
+        if self.source is None and not names:
+            return ""
         computed = f" from {', '.join(names)}" if names else ""
-        return f"It was computed at {self.source}{computed}."
+        where = "" if self.source is None else f" at {self.source}"
+        return f"It was computed{where}{computed}."
 
 
 class StageTrace(Trace):
@@ -79,6 +84,8 @@ class StageTrace(Trace):
     def _constant(self, x: Any) -> Var:
         var = self._const_vars.get(id(x))
         if var is None:
+            if isinstance(x, Tracer):
+                check_not_inside(x, self)
             var = self._const_vars[id(x)] = Var(typeof(x))
             self.consts.append(x)  # keeps x alive, so its id stays its own
         return var
@@ -87,13 +94,13 @@ class StageTrace(Trace):
         """Record `op`; the result is a tracer (a list of them if it has several results)."""
         atoms = [self.atom(x) for x in args]
         out = op.result(*[a.aval for a in atoms])
-        source = user_frame()
+        source = context.source or user_frame()
         if not op.multiple_results:
             var = Var(out)
-            self.eqns.append(Equation(op, atoms, [var], source))
+            self.eqns.append(Equation(op, atoms, [var], source, context.scope))
             return StagedTracer(self, var, source)
         outvars = [Var(a) for a in out]
-        self.eqns.append(Equation(op, atoms, outvars, source))
+        self.eqns.append(Equation(op, atoms, outvars, source, context.scope))
         return [StagedTracer(self, v, source) for v in outvars]
 
     def finish(self, outputs: Sequence[Any], name: str = "") -> ClosedJaxpr:
@@ -141,12 +148,17 @@ def trace_to_jaxpr(
     trace = StageTrace(context.trace, name or "trace")
     labels = sources or [""] * len(in_avals)
     tracers = [trace.new_input(a, s) for a, s in zip(in_avals, labels, strict=True)]
+    scope, context.scope = context.scope, ()  # names inside are counted from the program on
     try:
         with current_trace(trace):
             outputs = fun(*tracers)
-            return trace.finish(outputs, name)
+            program = trace.finish(outputs, name)
     finally:
-        trace.alive = False
+        trace.alive, context.scope = False, scope
+    if config.check_tracer_leaks:
+        del tracers, outputs
+        check_leaks([trace], Tracer)
+    return program
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
@@ -157,12 +169,18 @@ def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:
     def read(v: Atom) -> Any:
         return v.val if isinstance(v, Literal) else env[v]
 
-    for eqn in jaxpr.eqns:
-        out = eqn.op(*[read_literal(v) if isinstance(v, Literal) else env[v] for v in eqn.invars])
-        if eqn.op.multiple_results:
-            env.update(zip(eqn.outvars, out, strict=True))  # type: ignore[arg-type]
-        else:
-            env[eqn.outvars[0]] = out  # type: ignore[index]
+    outer = context.source
+    try:
+        for eqn in jaxpr.eqns:
+            context.source = eqn.source or outer
+            given = [read_literal(v) if isinstance(v, Literal) else env[v] for v in eqn.invars]
+            out = eqn.op(*given)
+            if eqn.op.multiple_results:
+                env.update(zip(eqn.outvars, out, strict=True))  # type: ignore[arg-type]
+            else:
+                env[eqn.outvars[0]] = out  # type: ignore[index]
+    finally:
+        context.source = outer
     return [read_literal(v) if isinstance(v, Literal) else read(v) for v in jaxpr.outvars]
 
 

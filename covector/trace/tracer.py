@@ -7,15 +7,18 @@ is dead, and touching it is an error that says so.  Operators and array methods 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from covector import dtypes
 from covector._base import errors
+from covector._base.context import context
 from covector._base.source import user_frame
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typers
+from covector.trace.purity_leaks import kept_in
 
 
 class Trace:
@@ -23,16 +26,38 @@ class Trace:
 
     `process(op, args)` gives a meaning to `op` on values of this trace, mostly by binding other
     operations with `parent` current.  `alive` is False once the traced function has returned.
+    `axes`: the named axes in force, outermost first, as pairs (name, size).  `region`: the scope
+    that knows which values are the same on all devices (`parallel.region`), if one is in force.
     """
 
-    __slots__ = ("alive", "parent", "what")
+    __slots__ = ("alive", "axes", "parent", "region", "what")
 
     def __init__(self, parent: Any, what: str = "") -> None:
         self.parent, self.alive, self.what = parent, True, what
+        self.axes: tuple[tuple[Any, int], ...] = () if parent is None else parent.axes
+        self.region: Any = None if parent is None else parent.region
 
     def process(self, op: Any, args: Any) -> Any:
         """Interpret `op(*args)`."""
         raise TypeError(f"{type(self).__name__} does not interpret operations")
+
+
+class AxisScope(Trace):
+    """Names axes for what is traced above it; operations mean what they mean in the parent."""
+
+    __slots__ = ()
+
+    def __init__(self, parent: Any, axes: Iterable[tuple[Any, int]]) -> None:
+        super().__init__(parent, "named axes")
+        self.axes, self.region = (*self.axes, *axes), None
+
+    def process(self, op: Any, args: Any) -> Any:
+        """The parent's meaning."""
+        context.trace = self.parent
+        try:
+            return op(*args)
+        finally:
+            context.trace = self
 
 
 class Tracer:
@@ -159,15 +184,33 @@ def check_alive(tracer: Tracer) -> None:
         raise errors.UnexpectedTracerError(leak_message(tracer))
 
 
+def check_not_inside(tracer: Tracer, trace: Trace) -> None:
+    """Raise UnexpectedTracerError if the trace of `tracer` runs above `trace`."""
+    below = tracer.owner.parent
+    while below is not None:
+        if below is trace:
+            raise errors.UnexpectedTracerError(leak_message(tracer))
+        below = below.parent
+
+
 def leak_message(tracer: Tracer) -> str:
     """What a leaked tracer is, and what to do."""
+    if tracer.owner.alive:
+        return (
+            f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} that a "
+            f"{tracer.owner.what or 'transformation'} follows was used outside of it. Detected "
+            "differentiation of a custom_jvp or custom_vjp function with respect to a closed-over "
+            "value: the function, or its rule, closes over a value that is being differentiated. "
+            "The rule says only how to differentiate with respect to the arguments: pass the "
+            "value as an argument, and adapt the rule"
+        )
     frame = user_frame()
     where = f" at {frame}" if frame else ""
     trace = tracer.owner
     return (
         f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} was used"
         f"{where} after the {trace.what or 'transformation'} that made it had ended. "
-        f"{tracer.origin_message()} "
+        f"{' '.join(filter(None, (tracer.origin_message(), kept_in(tracer))))} "
         "A traced function must return its results; it must not leave them in a global, an "
         "attribute of an outer object or a closure (a side effect). Return the value."
     )

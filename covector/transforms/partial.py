@@ -6,14 +6,18 @@ linear program, whose constants (the residuals) are known values.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from covector._base.config import config
 from covector._base.context import context, current_trace
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
+from covector.ops.collective import ReplicatedArgument, ReplicatedResult
+from covector.trace.purity_leaks import check_leaks
 from covector.trace.stage import StagedTracer, StageTrace, eval_jaxpr
-from covector.trace.tracer import tangent_aval
+from covector.trace.tracer import Tracer, tangent_aval
 from covector.transforms.jvp import JVPTrace
 
 
@@ -59,19 +63,45 @@ def linearize_flat(
     """
     partial = PartialTrace(context.trace, tools)
     forward = JVPTrace(partial, tools)
-    inputs = [
-        forward.wrap(p, partial.new_input(tangent_aval(a)) if v else None)
-        for p, a, v in zip(primals, avals, varies, strict=True)
+    tangents = [
+        partial.new_input(tangent_aval(a)) if v else None
+        for a, v in zip(avals, varies, strict=True)
     ]
+    tangents = _between_devices(partial, ReplicatedArgument, primals, tangents)
+    inputs = [forward.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
     try:
         with current_trace(forward):
             outputs = fun(*inputs)
         pairs = [forward.unwrap(x) for x in outputs]
+        found = _between_devices(
+            partial, ReplicatedResult, [p for p, _ in pairs], [t for _, t in pairs]
+        )
+        pairs = [(p, t) for (p, _), t in zip(pairs, found, strict=True)]
         moving = [t is not None for _, t in pairs]
         program = partial.finish([t for _, t in pairs if t is not None], "tangent")
     finally:
         partial.alive = forward.alive = False
+    if config.check_tracer_leaks:
+        del inputs, outputs, tangents, found
+        pairs = [(p, None) for p, _ in pairs]
+        check_leaks([partial, forward], Tracer)
     return [p for p, _ in pairs], moving, program
+
+
+def _between_devices(
+    partial: PartialTrace, kind: Any, primals: Sequence[Any], tangents: Sequence[Any]
+) -> list[Any]:
+    """Tangents; where `shard_map` knows the primal to be the same on all devices, marked so."""
+    region = partial.region
+    if region is None:
+        return list(tangents)
+    out: list[Any] = []
+    for p, t in zip(primals, tangents, strict=True):
+        axes = () if t is None else region.replicated(p)
+        count = math.prod(size for _, size in axes)
+        names = tuple(name for name, _ in axes)
+        out.append(partial.stage(kind(names, count), [t]) if axes else t)
+    return out
 
 
 def split_jaxpr(

@@ -9,11 +9,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector import ops
+from covector._base.errors import UnexpectedTracerError
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Linear
+from covector.ir.values import typeof
+from covector.ops.collective import axis_names
 from covector.trace.stage import eval_jaxpr, trace_to_jaxpr
-from covector.trace.tracer import tangent_aval
+from covector.trace.tracer import Tracer, tangent_aval
 from covector.transforms.jvp import jvp_flat
 from covector.transforms.partial import split_jaxpr
 from covector.transforms.transpose import backward_pass
@@ -21,9 +24,21 @@ from covector.transforms.vmap import batch_flat, place_axis
 
 
 class Tools:
-    """Stateless: one instance, `tools`, is handed to every rule."""
+    """What is handed to every rule: `tools`, or, where a vmap names its axis, one that knows it."""
 
-    __slots__ = ()
+    __slots__ = ("axis",)
+
+    def __init__(self, axis: Any = None) -> None:
+        #: The name of the axis that `batch_jaxpr` maps over.
+        self.axis = axis
+
+    def of_axis(self, axis: Any) -> Tools:
+        """These for a vmap whose axis has this name (None: no name)."""
+        return self if axis == self.axis else tools if axis is None else Tools(axis)
+
+    def mentions(self, op: Any) -> bool:
+        """Whether `op` is, or holds, a collective over the axis that is mapped over."""
+        return self.axis is not None and self.axis in axis_names(op)
 
     def trace(
         self, fun: Callable[..., Sequence[Any]], avals: Sequence[ShapedArray], name: str = ""
@@ -34,6 +49,31 @@ class Tools:
     def call(self, jaxpr: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         """The results of a program: each of its operations is bound here."""
         return eval_jaxpr(jaxpr.jaxpr, jaxpr.consts, *args)
+
+    def jvp(
+        self, fun: Callable[..., Sequence[Any]], primals: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """Results and their tangents of a function of flat values."""
+        return jvp_flat(fun, primals, tangents, self.of_axis(None))
+
+    def batch(
+        self, fun: Callable[..., Sequence[Any]], args: Sequence[Any], dims: Sequence[Any], size: int
+    ) -> tuple[list[Any], list[Any]]:
+        """Results and their batch axes of a function of flat values."""
+        return batch_flat(fun, args, dims, size, self, self.axis)
+
+    def transpose(
+        self,
+        fun: Callable[..., Sequence[Any]],
+        known: Sequence[Any],
+        avals: Sequence[ShapedArray],
+        cts: Sequence[Any],
+    ) -> list[Any]:
+        """Cotangents of those arguments of `fun(*known, *linear)` that it is linear in."""
+        program = trace_to_jaxpr(fun, [*map(typeof, known), *avals])
+        args = [*known, *map(Linear, avals)]
+        rest = self.of_axis(None)
+        return backward_pass(program.jaxpr, program.consts, args, cts, rest)[len(known) :]
 
     def jvp_jaxpr(
         self, jaxpr: ClosedJaxpr, moving: Sequence[bool], wanted: Sequence[bool] | None = None
@@ -51,7 +91,7 @@ class Tools:
                 primals, rest = args[: len(moving)], iter(args[len(moving) :])
                 tangents = [next(rest) if m else None for m in moving]
                 run = _runner(jaxpr)
-                outs, out_tangents = jvp_flat(run, primals, tangents, self)
+                outs, out_tangents = jvp_flat(run, primals, tangents, self.of_axis(None))
                 out_tangents = [
                     ops.shape.zeros(tangent_aval(a)) if t is None and w else t
                     for t, a, w in zip(
@@ -78,16 +118,17 @@ class Tools:
 
         `out_batched`: results that must have one; others have one where they depend on a batch.
         """
-        key = ("batch", size, tuple(batched), None if out_batched is None else tuple(out_batched))
+        wanted = None if out_batched is None else tuple(out_batched)
+        key = ("batch", self.axis, size, tuple(batched), wanted)
 
         def make() -> tuple[ClosedJaxpr, list[bool]]:
             mask: list[bool] = []
 
             def fun(*args: Any) -> list[Any]:
                 dims = [0 if b else None for b in batched]
-                outs, out_dims = batch_flat(_runner(jaxpr), args, dims, size, self)
-                wanted = out_batched or [False] * len(outs)
-                mask[:] = [d is not None or w for d, w in zip(out_dims, wanted, strict=True)]
+                outs, out_dims = batch_flat(_runner(jaxpr), args, dims, size, self, self.axis)
+                must = out_batched or [False] * len(outs)
+                mask[:] = [d is not None or w for d, w in zip(out_dims, must, strict=True)]
                 return [
                     place_axis(x, d, 0, size) if m else x
                     for x, d, m in zip(outs, out_dims, mask, strict=True)
@@ -106,7 +147,7 @@ class Tools:
     ) -> Any:
         """See `partial.split_jaxpr`."""
         key = ("split", tuple(unknown), None if wanted is None else tuple(wanted))
-        return _cached(jaxpr, key, lambda: split_jaxpr(jaxpr, unknown, self, wanted))
+        return _cached(jaxpr, key, lambda: split_jaxpr(jaxpr, unknown, self.of_axis(None), wanted))
 
     def transpose_jaxpr(
         self,
@@ -137,7 +178,7 @@ class Tools:
                     for a, is_linear in zip(jaxpr.in_avals, linear, strict=True)
                 ]
                 cts = [next(rest) if given else None for given in cts_given]
-                out = backward_pass(jaxpr.jaxpr, jaxpr.consts, full, cts, self)
+                out = backward_pass(jaxpr.jaxpr, jaxpr.consts, full, cts, self.of_axis(None))
                 out = [ct for ct, is_linear in zip(out, linear, strict=True) if is_linear]
                 if wanted is not None:
                     types = [a for a, is_linear in zip(jaxpr.in_avals, linear, strict=True)
@@ -171,8 +212,24 @@ def _cached(jaxpr: ClosedJaxpr, key: Any, make: Callable[[], Any]) -> Any:
         return make()
     cache = jaxpr.jaxpr.derived
     if key not in cache:
-        cache[key] = make()
+        made = make()
+        for program in made[:2]:
+            if isinstance(program, ClosedJaxpr):
+                _refuse_traced(program)
+        cache[key] = made
     return cache[key]
+
+
+def _refuse_traced(program: ClosedJaxpr) -> None:
+    """A program that is held by an operation must not hold a value of a running trace."""
+    for const in program.consts:
+        if isinstance(const, Tracer):
+            raise UnexpectedTracerError(
+                f"a rule of a custom_jvp or custom_vjp function, used in {program.jaxpr.debug_name}"
+                f", closes over a traced value of type {const.aval.str_short()} that the function "
+                "itself does not use. Pass the value as an argument of the function, and adapt "
+                "the rule"
+            )
 
 
 tools = Tools()

@@ -63,7 +63,15 @@ def _transpose(eqn: Equation, outs: list[Any], known: dict[Var, Any], tools: Any
         for v in eqn.invars
     ]
     ct = outs if eqn.op.multiple_results else outs[0]
-    return eqn.op.transpose(tools, ct, *args)
+    try:
+        return eqn.op.transpose(tools, ct, *args)
+    except TypeError as error:
+        if "ir.op.Linear object" not in str(error):
+            raise
+        raise NotImplementedError(
+            f"{eqn.op.name} is not linear in these arguments together, so it cannot be transposed "
+            f"(at {eqn.source})"
+        ) from None
 
 
 def _value(v: Any, known: dict[Var, Any]) -> Any:

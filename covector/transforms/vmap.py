@@ -6,23 +6,35 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector import ops
+from covector._base.config import config
 from covector._base.context import context, current_trace
+from covector._base.source import user_frame
 from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import has_rule
 from covector.ir.values import typeof
+from covector.ops.collective import Collective
+from covector.trace.purity_leaks import check_leaks
 from covector.trace.tracer import Trace, Tracer
 
 
 class BatchTracer(Tracer):
     """An array seen as a batch along axis `dim`: its aval is that of one example."""
 
-    __slots__ = ("dim", "val")
+    __slots__ = ("dim", "source", "val")
 
     def __init__(self, trace: BatchTrace, val: Any, dim: int) -> None:
         self.owner, self.val, self.dim = trace, val, dim
+        self.source = user_frame() if config.check_tracer_leaks else None
         aval = typeof(val)
         shape = aval.shape[:dim] + aval.shape[dim + 1 :]
         self.aval = ShapedArray(shape, aval.dtype, aval.weak_type)
+
+    def origin_message(self) -> str:
+        """The user's line that made it, if that is known."""
+        if self.source is not None:
+            return f"It was computed at {self.source}."
+        return self.val.origin_message() if isinstance(self.val, Tracer) else ""
 
     def __repr__(self) -> str:
         return f"BatchTracer({self.aval.str_short()}, batch axis {self.dim} of {self.val!r})"
@@ -35,10 +47,15 @@ class BatchTrace(Trace):
 
     def __init__(self, parent: Any, size: int, tools: Any, axis_name: Any = None) -> None:
         super().__init__(parent, "vmap")
-        self.size, self.tools, self.axis_name = size, tools, axis_name
+        self.size, self.tools, self.axis_name = size, tools.of_axis(axis_name), axis_name
+        if axis_name is not None:
+            self.axes = (*self.axes, (axis_name, size))
 
     def process(self, op: Any, args: Any) -> Any:
-        """Unbatched: the parent's meaning.  Batched: the rule."""
+        """Unbatched: the parent's meaning.  Batched: the rule.
+
+        An operation that names the axis is interpreted here even if no argument is batched.
+        """
         values: list[Any] = []
         dims: list[int | None] = []
         batched = False
@@ -52,11 +69,15 @@ class BatchTrace(Trace):
                 dims.append(None)
         context.trace = self.parent
         try:
-            if not batched:
+            named = self.axis_name is not None and self.tools.mentions(op)
+            if not batched and not named:
                 return op(*values)
-            if not has_rule(op, "batch"):
+            if named and isinstance(op, Collective):
+                out, out_dim = op.named(self.tools, self.size, values, dims)
+            elif not has_rule(op, "batch"):
                 raise NotImplementedError(f"{op.name} has no batching rule: it cannot be vmapped")
-            out, out_dim = op.batch(self.tools, self.size, values, dims)
+            else:
+                out, out_dim = op.batch(self.tools, self.size, values, dims)
         finally:
             context.trace = self
         if op.multiple_results:
@@ -91,6 +112,9 @@ def batch_flat(
         pairs = [trace.unwrap(x) for x in outputs]
     finally:
         trace.alive = False
+    if config.check_tracer_leaks:
+        del inputs, outputs
+        check_leaks([trace], Tracer)
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 
@@ -103,3 +127,57 @@ def place_axis(x: Any, dim: int | None, wanted: int | None, size: int) -> Any:
         kept = tuple(d for d in range(len(full)) if d != wanted)
         return ops.shape.broadcast_in_dim(x, full, kept)
     return x if wanted is None else ops.shape.move_axis(x, dim, wanted)
+
+
+def batch_in_chunks(
+    fun: Callable[..., Sequence[Any]],
+    args: Sequence[Any],
+    dims: Sequence[int | None],
+    size: int,
+    chunk: int,
+    tools: Any,
+    trace: Callable[[Callable[..., Any], Sequence[ShapedArray]], Any],
+) -> tuple[list[Any], list[int | None]]:
+    """As `batch_flat`, `chunk` examples at a time: a loop over blocks, then what is left over.
+
+    `trace(block, avals)`: the program of a block, which gives (results, which depend on the
+    example), and the latter, so that the caller may remember both.
+    """
+    if chunk >= size:
+        return batch_flat(fun, args, dims, size, tools)
+    whole, rest = divmod(size, chunk)
+    batched = [d is not None for d in dims]
+    fixed = [x for x, b in zip(args, batched, strict=True) if not b]
+    rows = [ops.shape.move_axis(x, d, 0) for x, d in zip(args, dims, strict=True) if d is not None]
+
+    def some(*values: Any, count: int = chunk) -> tuple[list[Any], list[int | None]]:
+        kept, moving = iter(values[: len(fixed)]), iter(values[len(fixed) :])
+        given = [next(moving) if b else next(kept) for b in batched]
+        return batch_flat(fun, given, [0 if b else None for b in batched], count, tools)
+
+    def block(*values: Any) -> tuple[list[Any], list[bool]]:
+        outs, out_dims = some(*values)
+        moved = [x if d is None else ops.shape.move_axis(x, d, 0)
+                 for x, d in zip(outs, out_dims, strict=True)]  # fmt: skip
+        return moved, [d is not None for d in out_dims]
+
+    shapes = [typeof(x).shape[1:] for x in rows]
+    starts = [ops.pieces.slice_along(x, 0, 0, whole * chunk) for x in rows]
+    blocks = [ops.shape.reshape(x, (whole, chunk, *s)) for x, s in zip(starts, shapes, strict=True)]
+    avals = [typeof(x).update(shape=(chunk, *s)) for x, s in zip(rows, shapes, strict=True)]
+    program, varies = trace(block, [*map(typeof, fixed), *avals])
+    body = program.jaxpr
+    lifted = ClosedJaxpr(body.replace(constvars=[], invars=[*body.constvars, *body.invars]))
+    held = [*program.consts, *fixed]
+    outs = ops.control.Scan(lifted, whole, False, len(held), 0)(*held, *blocks)
+    first = [ops.shape.squeeze(ops.pieces.slice_along(y, 0, 0, 1), (0,)) if not v else
+             ops.shape.reshape(y, (whole * chunk, *typeof(y).shape[2:]))
+             for y, v in zip(outs, varies, strict=True)]  # fmt: skip
+    if rest:
+        ends = [ops.pieces.slice_along(x, 0, whole * chunk, size) for x in rows]
+        last, last_dims = some(*fixed, *ends, count=rest)
+        first = [
+            ops.pieces.concatenate([x, place_axis(y, d, 0, rest)], 0) if v else x
+            for x, y, d, v in zip(first, last, last_dims, varies, strict=True)
+        ]
+    return first, [0 if v else None for v in varies]

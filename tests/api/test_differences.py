@@ -289,3 +289,149 @@ def _(jax: Any) -> None:
 
     assert "bool[3]" in text(jax)
     assert "bool[3]" not in text(covector)
+
+
+@row("`eigh` and `svd` with equal values")
+def _(jax: Any) -> None:
+    def low(lib: Any) -> Any:
+        def fun(x: Any) -> Any:
+            v = lib.numpy.linalg.eigh(x)[1][:, :2]
+            return (v @ v.T)[0, 2]
+
+        return lib.grad(fun)(lib.numpy.diag(lib.numpy.array([1.0, 1.0, 3.0])))
+
+    assert np.isnan(np.asarray(low(jax))).all()
+    same(low(covector), [[0, 0, -0.25], [0, 0, 0], [-0.25, 0, 0]])
+
+
+@row("eigenvectors of `eig`")
+def _(jax: Any) -> None:
+    def slope(lib: Any) -> Any:
+        x = lib.numpy.array([[1.0, 0.5], [0.0, 2.0]])
+        return lib.jvp(lambda x: abs(lib.numpy.linalg.eig(x)[1]) ** 2, (x,), (x,))[1]
+
+    with pytest.raises(NotImplementedError, match="enable_eigvec_derivs"):
+        slope(jax)
+    np.testing.assert_allclose(np.asarray(slope(covector)), np.zeros((2, 2)), atol=1e-6)
+
+
+@row("`householder_product`")
+def _(jax: Any) -> None:
+    def slope(lib: Any) -> Any:
+        packed = np.zeros((2, 1), "f4")
+        fun = lambda t: lib.lax.linalg.householder_product(packed, t)[0, 0]  # noqa: E731
+        return lib.grad(fun)(np.ones(1, "f4"))
+
+    with pytest.raises(NotImplementedError):
+        slope(jax)
+    same(slope(covector), [-1])
+
+
+def both_vmaps(jax: Any, body: Callable[..., Any], x: Any, error: Any, wanted: Any) -> None:
+    """`body(lax, numpy, x)` under a named axis: the oracle refuses."""
+    with pytest.raises(error):
+        jax.vmap(lambda x: body(jax.lax, jax.numpy, x), axis_name="i")(x)
+    same(covector.vmap(lambda x: body(covector.lax, covector.numpy, x), axis_name="i")(x), wanted)
+
+
+FOUR = np.arange(4, dtype=np.float32)
+BLOCK = np.arange(32, dtype=np.float32).reshape(4, 4, 2)
+
+
+@row("collectives with `axis_index_groups` under `vmap`")
+def _(jax: Any) -> None:
+    groups = [[0, 3], [2, 1]]
+    both_vmaps(
+        jax, lambda L, n, x: L.psum(x, "i", axis_index_groups=groups), FOUR, NotImplementedError,
+        [3, 3, 3, 3],
+    )  # fmt: skip
+
+
+@row("`ppermute` under `vmap` with fewer pairs than examples")
+def _(jax: Any) -> None:
+    pairs = [(0, 1), (1, 2)]
+    both_vmaps(jax, lambda L, n, x: L.ppermute(x, "i", pairs), FOUR, AssertionError, [0, 0, 1, 0])
+
+
+@row("`all_gather`, `psum_scatter`, `ppermute` over several vmap axes")
+def _(jax: Any) -> None:
+    def gather(lib: Any) -> Any:
+        inner = lib.vmap(lambda x: lib.lax.all_gather(x, ("i", "j")), axis_name="j")
+        return lib.vmap(inner, axis_name="i")(FOUR.reshape(2, 2))
+
+    with pytest.raises(AssertionError):
+        gather(jax)
+    same(gather(covector), np.broadcast_to(FOUR, (2, 2, 4)))
+
+
+@row("`pmax`, `pmin`")
+def _(jax: Any) -> None:
+    def slope(L: Any, n: Any, x: Any) -> Any:
+        lib = covector if L is covector.lax else jax
+        return lib.grad(lambda x: L.pmax(x, "i"))(x)
+
+    both_vmaps(jax, slope, FOUR, NotImplementedError, [0, 0, 0, 4])
+
+
+@row("the gradient of an untiled `all_to_all` whose axes differ")
+def _(jax: Any) -> None:
+    def slope(L: Any, n: Any, x: Any) -> Any:
+        lib = covector if L is covector.lax else jax
+        return lib.grad(lambda x: (L.all_to_all(x, "i", 0, 1) ** 2).sum())(x)
+
+    both_vmaps(jax, slope, BLOCK, ValueError, 2 * BLOCK)
+
+
+@row("`all_to_all` with negative axes")
+def _(jax: Any) -> None:
+    both_vmaps(
+        jax, lambda L, n, x: L.all_to_all(x, "i", -2, 0), BLOCK, AssertionError,
+        BLOCK.transpose(1, 0, 2),
+    )  # fmt: skip
+
+
+@row("a loop's carry that comes to differ between devices, under `shard_map`")
+def _(jax: Any) -> None:
+    def total(lib: Any) -> Any:
+        mesh = lib.sharding.Mesh(np.array(lib.devices()[:1]), ("x",))
+        body = lambda x: lib.lax.fori_loop(0, 3, lambda k, c: c + x.sum(), 1.0)[None]  # noqa: E731
+        p = lib.P("x")
+        return lib.shard_map(body, mesh=mesh, in_specs=p, out_specs=p)(FOUR)
+
+    with pytest.raises(TypeError):
+        total(jax)
+    same(total(covector), [19.0])
+
+
+@row("`num_cpu_devices`")
+def _(jax: Any) -> None:
+    assert jax.devices()
+    with pytest.raises(RuntimeError):
+        jax.config.update("jax_num_cpu_devices", 3)
+    assert len(covector.devices()) == 1
+    covector.config.update("jax_num_cpu_devices", 3)
+    assert len(covector.devices()) == 3
+    covector.config.update("jax_num_cpu_devices", -1)
+
+
+@row("`pmap` with `axis_size` and no mapped argument")
+def _(jax: Any) -> None:
+    def place(lib: Any) -> Any:
+        return lib.pmap(lambda: lib.lax.axis_index("i"), axis_name="i", axis_size=1)()
+
+    with pytest.raises(ValueError, match="at least one argument"):
+        place(jax)
+    same(place(covector), [0])
+
+
+@row("`make_mesh`")
+def _(jax: Any) -> None:
+    assert [t.name for t in jax.make_mesh((1,), ("x",)).axis_types] == ["Explicit"]
+    assert covector.make_mesh((1,), ("x",)).axis_types == (covector.sharding.AxisType.Auto,)
+
+
+@row("`vmap(…, chunk=n)`")
+def _(jax: Any) -> None:
+    with pytest.raises(TypeError):
+        jax.vmap(np.sin, chunk=2)
+    same(covector.vmap(covector.numpy.sin, chunk=3)(FOUR), np.sin(FOUR))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,10 +62,16 @@ def arguments(sample: Sample, seed: int = 0, dtype: Any = None) -> list[np.ndarr
     `dtype`: replaces the floating-point type (complex ones by its complex kin).
     """
     rng = np.random.default_rng([seed, zlib.crc32(repr(sample.op).encode())])
-    return [
+    found = [
         _random(rng, a, sample.domain, dtype) if isinstance(a, ShapedArray) else np.asarray(a)
         for a in sample.args
     ]
+    return found if sample.prepare is None else list(sample.prepare(*found))
+
+
+def compared(sample: Sample, results: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What of the results has one right value."""
+    return list(results if sample.view is None else sample.view(*results))
 
 
 def _random(rng: Any, aval: ShapedArray, domain: tuple[float, float], wanted: Any) -> np.ndarray:

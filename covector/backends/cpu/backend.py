@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from covector._base import log
@@ -18,6 +18,8 @@ from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
 from covector.ir.op import Op
 from covector.runtime.backend import NativeCode
+from covector.runtime.dispatch import as_array
+from covector.runtime.donation import Donating
 from covector.runtime.entry import Compiled
 
 
@@ -27,24 +29,33 @@ class CpuBackend:
     name = "cpu"
     platform = "cpu"
 
-    def compile(self, program: ClosedJaxpr) -> Compiled:
+    def compile(self, program: ClosedJaxpr, donated: Sequence[int] = ()) -> Any:
         """Machine code of a program, from the disk cache if it was made before.
 
+        donated: arguments that it may overwrite, and that are deleted by each run.
         NotImplementedError for what has no native rule.
         """
+        if program.effects:
+            raise NotImplementedError(
+                f"a program with the effects {sorted(program.effects)} is run on the host"
+            )
         # Who wants to see the passes wants them to run.
         if program.consts or log.wanted(3):
-            compiled, consts = _compile(program)
+            compiled, consts = _compile(program, donated)
         else:
-            compiled, consts = _from_disk(program)
+            compiled, consts = _from_disk(program, donated)
         code = NativeCode(
             compiled.address,
-            hidden=consts,
+            hidden=[as_array(c) for c in consts],
             arena=compiled.arena,
             keep=compiled,
             stages=_stages(program),
         )
-        return Compiled(code, program.in_avals, program.out_avals)
+        made = Compiled(code, program.in_avals, program.out_avals)
+        if not donated:
+            return made
+        taken = {out: given - len(consts) for out, given in compiled.meta or ()}
+        return Donating(made, donated, taken)
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
         """Machine code of one operation: for every size where it has a normal form."""
@@ -58,25 +69,31 @@ class CpuBackend:
         return self.compile(ClosedJaxpr(body))
 
 
-def _from_disk(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[Any]]:
+def _from_disk(
+    closed: ClosedJaxpr, donated: Sequence[int]
+) -> tuple[executable.CompiledProgram, list[Any]]:
     """By the program's text: everything from planning to machine code is a function of it."""
     name = closed.jaxpr.debug_name
-    key = executable.program_key(str(closed))
+    text = f"{closed}donated {list(donated)}" if donated else str(closed)
+    key = executable.program_key(text)
     bundle = cache.lookup(key)
     found = None if bundle is None else executable.load_program(bundle)
     if found is not None:
         log.debug(1, "load %s from the cache on disk", name)
         return found, []
-    compiled, consts = _compile(closed)
+    compiled, consts = _compile(closed, donated)
     if not consts:
         cache.store(key, compiled.bundle)
     return compiled, consts
 
 
-def _compile(closed: ClosedJaxpr) -> tuple[executable.CompiledProgram, list[Any]]:
+def _compile(
+    closed: ClosedJaxpr, donated: Sequence[int]
+) -> tuple[executable.CompiledProgram, list[Any]]:
     start = time.perf_counter()
-    program, consts = pipeline.compile_program(closed)
-    compiled = executable.compile_program(program)
+    program, consts = pipeline.compile_program(closed, donated)
+    taken = [(out, given) for out, given in enumerate(program.taken()) if given is not None]
+    compiled = executable.compile_program(program, taken or None)
     log.debug(1, "compile %s: kernels: %d, %.1f ms", program.name, len(program.kernels),
               (time.perf_counter() - start) * 1e3)  # fmt: skip
     return compiled, consts

@@ -72,7 +72,10 @@ class Driver:
         """(the function, the declarations it needs)."""
         b, p = self.b, self._root
         inputs = [self._given(n) for n in range(len(p.inputs))]
-        outputs = [self._given(len(inputs) + n) for n in range(len(p.outputs))]
+        outputs = [
+            self._given(len(inputs) + n) if j is None else inputs[j]
+            for n, j in enumerate(p.taken())
+        ]
         arena = self._given(len(inputs) + len(outputs)) if p.arena else None
         self.run(p, inputs, outputs, arena, nested=False)
         b.scopes[-1].block.end = ("ret",)

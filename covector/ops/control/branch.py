@@ -43,6 +43,11 @@ class Cond(Op):
 
     decompose = Absent("call")
 
+    @property
+    def effects(self) -> frozenset[str]:  # type: ignore[override]
+        """Those of the branches."""
+        return frozenset[str]().union(*(b.effects for b in self.branches))
+
     def result(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         """The types that the branches give."""
         index, *operands = avals

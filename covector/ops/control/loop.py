@@ -46,6 +46,11 @@ class While(Op):
     transpose = Absent("not linear")
     decompose = Absent("call")
 
+    @property
+    def effects(self) -> frozenset[str]:  # type: ignore[override]
+        """Those of the condition and of the body."""
+        return self.cond_jaxpr.effects | self.body_jaxpr.effects
+
     def result(self, *avals: ShapedArray) -> tuple[ShapedArray, ...]:
         """The types of the carry."""
         _, _, carry = self.parts(avals)

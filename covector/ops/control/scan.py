@@ -47,6 +47,11 @@ class Scan(Op):
 
     decompose = Absent("call")
 
+    @property
+    def effects(self) -> frozenset[str]:  # type: ignore[override]
+        """Those of the body."""
+        return self.jaxpr.effects
+
     # Types and meaning
 
     def parts(self, args: Sequence[Any]) -> list[list[Any]]:

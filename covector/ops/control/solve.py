@@ -53,7 +53,7 @@ class LinearSolve(Op):
     def numpy(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """`solve`, evaluated in NumPy."""
         _, consts, _, b = self.parts(arrays)
-        return evaluate(self.solve.jaxpr, [], [*consts, *b])
+        return evaluate(self.solve.jaxpr, self.solve.consts, [*consts, *b])
 
     def decompose(self, *args: Any) -> list[Any]:
         """`solve`."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from covector.backends.cpu.emit.types import I32, I64, PTR
-from covector.backends.cpu.library.matrices import Desk, Part
+from covector.backends.cpu.emit.types import I64, PTR
+from covector.backends.cpu.library.matrices import Desk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,10 @@ def eig(site: Site) -> None:
         scratch, given = rest[: len(rooms)], rest[len(rooms) :]
         places = iter(scratch)
         vl, vr = (next(places) if asked else dummy for asked in (left, right))
-        pieces = [(total, values.nbytes), *((v, o.nbytes) for v, o in zip(given, outs, strict=True))]
+        pieces = [
+            (total, values.nbytes),
+            *((v, o.nbytes) for v, o in zip(given, outs, strict=True)),
+        ]
 
         def fill() -> None:
             for pointer, size in pieces:
@@ -185,8 +188,8 @@ def schur(site: Site) -> None:
         pieces = [(p, made.nbytes) for p in (a, *z)]
         basis = z[0] if z else dummy
         job = "V" if vectors else "N"
-        _guarded(d, a, made.nbytes, pieces,
-                 lambda: d.call("gees", job, "N", none, n, a, n, count, *values, basis, n))  # fmt: skip
+        args = (job, "N", none, n, a, n, count, *values, basis, n)
+        _guarded(d, a, made.nbytes, pieces, lambda: d.call("gees", *args))
 
     d.each([made, *rooms], one)
     for operand, part in zip(out, [made, *rooms], strict=True):
@@ -233,4 +236,3 @@ ROUTINES: Final = {
     "svd": svd, "eigh": eigh, "eig": eig, "schur": schur, "hessenberg": hessenberg,
     "tridiagonal": tridiagonal,
 }  # fmt: skip
-__all__ = ["I32", "ROUTINES", "Part"]

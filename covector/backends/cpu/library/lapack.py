@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
+from covector.backends.cpu.library import small_lu
 from covector.backends.cpu.library.matrices import Desk
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _PLAIN, _TRANSPOSED, _ADJOINT, _NON_UNIT, _UNIT = 111, 112, 113, 131, 132
 
 
 def cholesky(site: Site) -> None:
-    """potrf.  A lower triangle by rows is, conjugated, an upper one by columns: no copy is turned."""
+    """potrf.  A lower triangle by rows is, conjugated, an upper one by columns: none is turned."""
     (x,), (out,) = site.inputs, site.outputs
     n = x.shape[-1]
     d = Desk(site, x, x.shape[:-2])
@@ -74,11 +75,14 @@ def triangular_solve(site: Site) -> None:
 
 
 def lu(site: Site) -> None:
-    """getrf; LAPACK counts pivots from 1."""
+    """getrf, which counts pivots from 1; small matrices have a function of their own."""
     (x,), (out, pivots, order) = site.inputs, site.outputs
     m, n = x.shape[-2:]
     k = min(m, n)
     d = Desk(site, x, x.shape[:-2])
+    if small_lu.serves(d, m, n):
+        small_lu.factor(site, d)
+        return
     made = d.by_columns(x.pointer, m, n)
 
     def one(a: Value, swaps: Value, rows: Value) -> None:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, final
 
-from covector.backends.cpu.emit.types import F32, F64, I1, I8, I32, I64, PTR, Type
+from covector.backends.cpu.emit.types import F32, F64, I1, I8, I32, PTR, Type
 from covector.backends.cpu.library.blas import copy_kernel
 from covector.backends.cpu.library.product import LETTER
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store
@@ -214,6 +214,3 @@ def transposing(itemsize: int, batch: int, rows: int, columns: int) -> Kernel:
         body = [For(f"i{d}", ZERO, extents[d], body, mode)]
     source = Buffer("x", extents, dtype, "in", tuple(map(Affine, strides)))
     return Kernel("turn", {"x": source, "y": Buffer("y", extents, dtype, "out")}, body)
-
-
-__all__ = ["COLUMNS", "F32", "F64", "I32", "I64", "Desk", "Part"]

@@ -1,0 +1,8 @@
+"""Linear algebra: factors of matrices, systems, eigenvalues, by LAPACK's routines.
+
+Every operation takes batches of matrices: the last two axes are rows and columns.
+"""
+
+from covector.ops.linalg import banded, eigen, forms, lu, parts, qr, spectral, svd, triangular
+
+__all__ = ["banded", "eigen", "forms", "lu", "parts", "qr", "spectral", "svd", "triangular"]

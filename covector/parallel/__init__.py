@@ -1,0 +1,1 @@
+"""Programs over several devices: `shard_map` as an operation, and what varies along mesh axes."""

@@ -1,0 +1,34 @@
+"""optax, unmodified, on Covector: the numbers it has on JAX."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytest.importorskip("optax", reason="pip install optax")
+
+
+def run(library: str) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.clients.optax_program", library],
+        capture_output=True, text=True, timeout=300, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_training_gives_the_same_numbers() -> None:
+    ours, theirs = run("covector"), run("jax")
+    assert ours.pop("library") == "covector"
+    assert theirs.pop("library") == "jax"
+    assert ours.keys() == theirs.keys()
+    for name, values in ours.items():
+        np.testing.assert_allclose(values, theirs[name], rtol=2e-5, err_msg=name)
+        assert values[2] != values[0]
