@@ -435,3 +435,17 @@ def _(jax: Any) -> None:
     with pytest.raises(TypeError):
         jax.vmap(np.sin, chunk=2)
     same(covector.vmap(covector.numpy.sin, chunk=3)(FOUR), np.sin(FOUR))
+
+
+@row(
+    "`scan`, `cond`, `while_loop` called outside `jit` with a function that reads a global which "
+    "has changed"
+)
+def _(jax: Any) -> None:
+    for lib, last in ((jax, 2.0), (covector, 20.0)):
+        world: dict[str, Any] = {"step": 1.0}
+        exec("def body(c, _):\n    return c + step, None", world)
+        found = []
+        for world["step"] in (1.0, 10.0):
+            found.append(float(lib.lax.scan(world["body"], 0.0, None, length=2)[0]))
+        assert found == [2.0, last]
