@@ -112,6 +112,11 @@ class _Stage:
         return self._found.program.op.jaxpr
 
     @property
+    def captured(self) -> list[Any]:
+        """The arrays that the function captured: the program's first arguments."""
+        return list(self._found.captured)
+
+    @property
     def fun_name(self) -> str:
         """The function's name."""
         return self._name

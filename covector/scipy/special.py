@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from covector import numpy as cnp
+from covector.ir.values import typeof
 from covector.lax import (
     bessel_i0e,
     bessel_i1e,
@@ -137,7 +138,7 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
     if not 0 <= series_order <= 30:
         raise ValueError(f"log_ndtr: series_order must be from 0 to 30; got {series_order}")
     (x,) = _floats("log_ndtr", x)
-    low = -10.0 if x.dtype != np.float64 else -20.0
+    low = -10.0 if typeof(x).dtype != np.float64 else -20.0
     far = x < low
     z = cnp.where(far, x, low)
     total, term = cnp.ones_like(x), cnp.ones_like(x)

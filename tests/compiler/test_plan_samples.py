@@ -10,9 +10,14 @@ from covector.compiler.program import LibraryCall, Program
 from covector.compiler.run import run
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
-from covector.ir.op import Op
+from covector.ir.op import Absent, Op
 
-SAMPLED = sorted(n for n, cls in Op.registry.items() if callable(cls.samples))
+SAMPLED = sorted(
+    n
+    for n, cls in Op.registry.items()
+    if callable(cls.samples)
+    and not (isinstance(cls.decompose, Absent) and cls.decompose.reason == "host")
+)
 
 
 def program_of(op, avals):

@@ -94,9 +94,10 @@ def assert_close(got: np.ndarray, wanted: np.ndarray, record: Record) -> None:
 
 
 def test_every_primitive_runs_on_xla() -> None:
-    """No primitive is left out for want of a rule."""
+    """No primitive is left out for want of a rule, but those of the host and of named axes."""
     left = {n for n, op in primitives().items() if not has_rule(op, "stablehlo")}
-    assert left == set()
+    reasons = {n: getattr(primitives()[n].stablehlo, "reason", None) for n in left}
+    assert set(reasons.values()) <= {"host", "collective"}, reasons
 
 
 def test_a_whole_program_runs_on_xla() -> None:
@@ -114,6 +115,6 @@ def test_a_whole_program_runs_on_xla() -> None:
     lowered = cv.jit(step).lower(x)
     text = lowered.as_text()
     assert text.startswith("module @jit_step {")
-    captured = [np.asarray(c) for c in lowered.traced.captured]
+    captured = [np.asarray(c) for c in lowered.captured]
     (got,) = run_on_xla(text, [*captured, x])
     np.testing.assert_allclose(got, np.asarray(step(x)), rtol=1e-5)
