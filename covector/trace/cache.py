@@ -87,9 +87,10 @@ VARIANTS: Final = 7
 _table: Final = _Table()
 
 
-def _gone(same: Same) -> None:
+def _gone(same: Same, gone: deque[Any] = _table.gone) -> None:
+    # As a default, since at shutdown modules lose their names before the last function dies.
     if same.key is not None:
-        _table.gone.append(same.key)
+        gone.append(same.key)
 
 
 def shared(
