@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
 from typing import Any
 
+import numpy as np
+
 from covector import ops
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
@@ -53,6 +55,31 @@ def pick(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
 def leave(values: Sequence[Any], mask: Sequence[bool]) -> list[Any]:
     """The values where the mask does not hold."""
     return [v for v, m in zip(values, mask, strict=True) if not m]
+
+
+def lifted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """(the program with its constants as leading arguments, the constants)."""
+    body = program.jaxpr
+    whole = body.replace(constvars=[], invars=[*body.constvars, *body.invars])
+    return ClosedJaxpr(whole), program.consts
+
+
+def read_row(x: Any, k: Any) -> Any:
+    """Row `k` of `x`, an int32 scalar."""
+    shape = typeof(x).shape
+    part = ops.slicing.dynamic_slice(x, _starts(k, len(shape)), (1, *shape[1:]))
+    return ops.shape.reshape(part, shape[1:])
+
+
+def write_row(x: Any, new: Any, k: Any) -> Any:
+    """`x` with `new` as its row `k`."""
+    shape = typeof(x).shape
+    part = ops.shape.reshape(new, (1, *shape[1:]))
+    return ops.slicing.dynamic_update_slice(x, part, _starts(k, len(shape)))
+
+
+def _starts(k: Any, rank: int) -> list[Any]:
+    return [k, *([np.int32(0)] * (rank - 1))]
 
 
 def permuted(

@@ -24,7 +24,16 @@ from covector.ir.interpret import evaluate
 from covector.ir.jaxpr import ClosedJaxpr, Var
 from covector.ir.op import Linear, Op, Sample
 from covector.ir.values import typeof
-from covector.ops.control.parts import cut, leave, or_zeros, pick, spread_out
+from covector.ops.control.parts import (
+    cut,
+    leave,
+    lifted,
+    or_zeros,
+    pick,
+    read_row,
+    spread_out,
+    write_row,
+)
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import tangent_aval
 
@@ -87,7 +96,7 @@ def record(going: _Going, step: _Step, carry: Sequence[Any]) -> tuple[list[Any],
         i, stride, *rest = state
         x, places = cut(rest, n)
         at = ops.pointwise.div(i, stride)
-        places = [_put(p, v, at) for p, v in zip(places, x, strict=True)]
+        places = [write_row(p, v, at) for p, v in zip(places, x, strict=True)]
         last = ops.pointwise.add(i, stride)
         i, _, *x = _while(
             lambda s: more(s[2:], (s[0], s[1])),
@@ -368,12 +377,12 @@ def reverse(
         k, depth, numbers, *rest = state
         stack, cts = cut(rest, n)
         (depth, *_) = _while(
-            lambda s: ops.pointwise.gt(_get(s[1], ops.pointwise.sub(s[0], ONE)), s[2]),
+            lambda s: ops.pointwise.gt(read_row(s[1], ops.pointwise.sub(s[0], ONE)), s[2]),
             lambda s: [ops.pointwise.sub(s[0], ONE), *s[1:]],
             [depth, numbers, k],
         )
         top = ops.pointwise.sub(depth, ONE)
-        i, x = _get(numbers, top), [_get(p, top) for p in stack]
+        i, x = read_row(numbers, top), [read_row(p, top) for p in stack]
 
         def advance(s: list[Any]) -> list[Any]:
             """Halfway to k, or all the way if no place is free; leaves the state there."""
@@ -387,8 +396,8 @@ def reverse(
                 lambda s: [ops.pointwise.add(s[0], ONE), s[1], *step(s[2:])],
                 [i, to, *x],
             )
-            numbers = _put(numbers, i, depth)
-            stack = [_put(p, v, depth) for p, v in zip(stack, x, strict=True)]
+            numbers = write_row(numbers, i, depth)
+            stack = [write_row(p, v, depth) for p, v in zip(stack, x, strict=True)]
             pushed = ops.pointwise.and_(free, ops.pointwise.lt(i, k))
             depth = ops.pointwise.add(depth, ops.cast.convert_element_type(pushed, np.int32, False))
             return [i, k, depth, numbers, *x, *stack]
@@ -409,8 +418,8 @@ def reverse(
 def _while(going: _Going, step: _Step, state: Sequence[Any]) -> list[Any]:
     """`while going(state): state = step(state)`; what both capture becomes constants."""
     avals = [typeof(x) for x in state]
-    cond = _lifted(trace_to_jaxpr(_flat(lambda s: [going(s)]), avals, "going"))
-    body = _lifted(trace_to_jaxpr(_flat(step), avals, "step"))
+    cond = lifted(trace_to_jaxpr(_flat(lambda s: [going(s)]), avals, "going"))
+    body = lifted(trace_to_jaxpr(_flat(step), avals, "step"))
     loop = ops.control.While(cond[0], body[0], len(cond[1]), len(body[1]))
     return list(loop(*cond[1], *body[1], *state))
 
@@ -430,30 +439,8 @@ def _flat(step: _Step) -> Callable[..., list[Any]]:
     return lambda *state: step(list(state))
 
 
-def _lifted(program: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
-    body = program.jaxpr
-    lifted = body.replace(constvars=[], invars=[*body.constvars, *body.invars])
-    return ClosedJaxpr(lifted), program.consts
-
-
 def _call(program: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
     return list(ops.call.Jit(program, program.jaxpr.debug_name or "body")(*args))
-
-
-def _starts(k: Any, ndim: int) -> list[Any]:
-    return [k, *([ZERO] * (ndim - 1))]
-
-
-def _get(places: Any, k: Any) -> Any:
-    shape = typeof(places).shape
-    part = ops.slicing.dynamic_slice(places, _starts(k, len(shape)), (1, *shape[1:]))
-    return ops.shape.reshape(part, shape[1:])
-
-
-def _put(places: Any, x: Any, k: Any) -> Any:
-    shape = typeof(places).shape
-    part = ops.shape.reshape(x, (1, *shape[1:]))
-    return ops.slicing.dynamic_update_slice(places, part, _starts(k, len(shape)))
 
 
 def _halved(places: Any) -> Any:

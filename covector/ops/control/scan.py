@@ -21,8 +21,10 @@ from covector.ops.control.parts import (
     or_zeros,
     permuted,
     pick,
+    read_row,
     spread_out,
     with_batch,
+    write_row,
 )
 from covector.ops.control.products import products, with_operands
 from covector.trace.stage import live_equations, trace_to_jaxpr
@@ -285,8 +287,10 @@ class Scan(Op):
         def step(*values: Any) -> list[Any]:
             fixed, rows, (k,), state, stacked = cut(values, n, len(xs), 1, m)
             at = ops.pointwise.sub(np.int32(self.length - 1), k) if self.reverse else k
-            made = ops.call.Jit(self.jaxpr, "body")(*fixed, *state, *(_read(x, at) for x in rows))
-            new = [_write(y, v, at) for y, v in zip(stacked, made[m:], strict=True)]
+            made = ops.call.Jit(self.jaxpr, "body")(
+                *fixed, *state, *(read_row(x, at) for x in rows)
+            )
+            new = [write_row(y, v, at) for y, v in zip(stacked, made[m:], strict=True)]
             return [ops.pointwise.add(k, np.int32(1)), *made[:m], *new]
 
         state = [np.int32(0), *carry, *ys]
@@ -373,18 +377,3 @@ def _outside(
         return [known[v] for v in wanted]
     program = Jaxpr([], list(consts), list(wanted), live_equations(eqns, wanted), "unchanging")
     return list(ops.call.Jit(ClosedJaxpr(program), "unchanging")(*values))
-
-
-def _read(x: Any, k: Any) -> Any:
-    """Row `k`."""
-    shape = typeof(x).shape
-    start = [k, *([np.int32(0)] * (len(shape) - 1))]
-    part = ops.slicing.dynamic_slice(x, start, (1, *shape[1:]))
-    return ops.shape.reshape(part, shape[1:])
-
-
-def _write(x: Any, new: Any, k: Any) -> Any:
-    shape = typeof(x).shape
-    start = [k, *([np.int32(0)] * (len(shape) - 1))]
-    part = ops.shape.reshape(new, (1, *shape[1:]))
-    return ops.slicing.dynamic_update_slice(x, part, start)
