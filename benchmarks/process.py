@@ -34,6 +34,8 @@ def environment(library: str, threads: int, cache: Path, *, reads_cache: bool) -
     ours = {name for variables in CACHES.values() for name in variables}
     result = {name: value for name, value in os.environ.items() if name not in ours}
     result["JAX_PLATFORMS"] = "cpu"
+    # An installed package has its bytecode; that of a checkout is written by its first import.
+    result.pop("PYTHONDONTWRITEBYTECODE", None)
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "COVECTOR_NUM_THREADS"):
         result[name] = str(threads)
     if reads_cache or library in CACHES_UNASKED:
