@@ -14,7 +14,7 @@ from covector.ir.avals import ShapedArray
 from covector.ir.op import Op
 from covector.numpy.methods import array_methods
 from covector.ops.call import Jit
-from covector.runtime import array, dispatch, eager
+from covector.runtime import array, debug_values, dispatch, eager
 from covector.runtime.backend import backends
 from covector.sharding import SingleDeviceSharding
 from covector.trace import cache
@@ -37,6 +37,7 @@ def _compile(op: Op, avals: tuple[ShapedArray, ...]) -> Any:
 
 
 Context.trace = EvalTrace(dispatch.evaluate)
+debug_values.install(Context.trace)
 array.default_sharding[:] = [SingleDeviceSharding]
 backends.add(CpuBackend())
 dispatch.compilers.append(_compile)

@@ -31,7 +31,7 @@ from covector.api.stages import Lowered, Traced
 from covector.api.static_arguments import Static, bind_static, donated_leaves, static_places
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.runtime import dispatch
+from covector.runtime import debug_values, dispatch
 from covector.runtime.array import Array
 from covector.runtime.entry import Record, callable_class
 from covector.runtime.patterns import built_by, pattern_of, result_steps
@@ -93,7 +93,7 @@ class JitFunction:
             return self._fun(*args, **kwargs)
         found, leaves = self.find(args, kwargs)
         program = found.program
-        if context.trace.parent is not None:
+        if context.trace.parent is not None or debug_values.watching():
             if self._inline:
                 outs = eval_jaxpr(program.op.jaxpr.jaxpr, [], *found.captured, *leaves)
             else:

@@ -17,7 +17,7 @@ from covector.ir.hlo_scalar import ELEMENTWISE
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.scalar import Expr
 from covector.ir.stablehlo import module_text
-from covector.runtime import device
+from covector.runtime import debug_values, device
 from covector.runtime.array import default_sharding, like, memory
 from covector.runtime.donation import Donating
 from covector.trace.tracer import Tracer
@@ -314,7 +314,10 @@ class Compiled(_Stage):
             outs = program.run_donating(captured, arrays, f"compiled {self._name}")
         else:
             typed = zip([*captured, *arrays], self.jaxpr.in_avals, strict=True)
-            outs = program.executable().run([_of_type(x, a) for x, a in typed])
+            inputs = [_of_type(x, a) for x, a in typed]
+            outs = program.executable().run(inputs)
+            if debug_values.watching():
+                debug_values.look(program.op, inputs, outs)
         return tree.unflatten(program.out_tree, outs)
 
     __call__ = call

@@ -1,7 +1,8 @@
 """Looking at values of a running program; `python -m covector.debug.coverage` looks at rules."""
 
+from covector.api.breakpoint import debug_breakpoint as breakpoint
 from covector.api.callbacks import debug_callback as callback
 from covector.api.callbacks import debug_log as log
 from covector.api.callbacks import debug_print as print
 
-__all__ = ["callback", "log", "print"]
+__all__ = ["breakpoint", "callback", "log", "print"]

@@ -190,6 +190,7 @@ from covector.lax._slicing import (
     slice_in_dim,
 )
 from covector.lax._solve import custom_linear_solve, custom_root
+from covector.lax._windows import padtype_to_pads, reduce_window, reduce_window_shape_tuple
 
 __all__ = [
     "AccuracyMode",
@@ -303,6 +304,7 @@ __all__ = [
     "nextafter",
     "optimization_barrier",
     "pad",
+    "padtype_to_pads",
     "pbroadcast",
     "pcast",
     "platform_dependent",
@@ -327,6 +329,8 @@ __all__ = [
     "reduce_precision",
     "reduce_prod",
     "reduce_sum",
+    "reduce_window",
+    "reduce_window_shape_tuple",
     "reduce_xor",
     "rem",
     "reshape",

@@ -11,6 +11,7 @@ from covector.ops import (
     call,
     callback,
     cast,
+    check,
     collective,
     collective_moves,
     compare,
@@ -40,6 +41,8 @@ from covector.ops import (
     slicing,
     sort,
     special,
+    window_places,
+    windows,
     zeta,
 )
 
@@ -49,6 +52,7 @@ __all__ = [
     "call",
     "callback",
     "cast",
+    "check",
     "collective",
     "collective_moves",
     "compare",
@@ -78,6 +82,8 @@ __all__ = [
     "slicing",
     "sort",
     "special",
+    "window_places",
+    "windows",
     "zeta",
 ]
 

@@ -19,6 +19,7 @@ from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Op, has_rule
 from covector.ir.values import typeof
+from covector.ops.check import CHECK, Check
 from covector.runtime import array as arrays
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import MemoryStats
@@ -35,6 +36,14 @@ compilers: list[Callable[[Op, Avals], Any]] = []
 
 #: COVECTOR_BACKEND=reference evaluates everything by the ops' NumPy rules.
 REFERENCE_ONLY: Final = os.environ.get("COVECTOR_BACKEND", "").lower() == "reference"
+
+#: What a program with a check is told.
+UNCOLLECTED: Final = (
+    "Cannot abstractly evaluate a checkify.check which was not functionalized: a check inside jit, "
+    "scan, cond or while_loop can be run only where checkify collects it. Wrap the outermost "
+    "function: err, out = checkify.checkify(f)(...), then err.throw(); jit goes around or inside "
+    "it. Or use debug_check, which does nothing outside of checkify"
+)
 
 _entries: Final[dict[Op, Any]] = {}
 _lock: Final = threading.Lock()
@@ -97,7 +106,12 @@ def as_array(x: Any) -> Array:
 
 
 def executable(op: Op, avals: Avals) -> Any:
-    """A new executable for `op` on arguments of these types."""
+    """A new executable for `op` on arguments of these types.
+
+    Raises ValueError for a program with a check that nobody collects.
+    """
+    if CHECK in op.effects and not isinstance(op, Check):
+        raise ValueError(UNCOLLECTED)
     if not REFERENCE_ONLY:
         for compile_op in compilers:
             found = compile_op(op, avals)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from covector import ops
+from covector._base.context import context
 from covector.ir.jaxpr import Equation, Jaxpr, Literal, Var
 from covector.ir.op import Linear, has_rule
 from covector.trace.stage import read_literal
@@ -27,13 +28,19 @@ def backward_pass(
     for v, ct in zip(jaxpr.outvars, cts, strict=True):
         if isinstance(v, Var) and v not in known:
             _accumulate(totals, v, ct)
-    for eqn in reversed(linear):
-        outs = [totals.pop(v, None) if isinstance(v, Var) else None for v in eqn.outvars]
-        if all(ct is None for ct in outs):
-            continue
-        for v, ct in zip(eqn.invars, _transpose(eqn, outs, known, tools), strict=True):
-            if ct is not None and isinstance(v, Var) and v not in known:
-                _accumulate(totals, v, ct)
+    outer = context.source
+    try:
+        for eqn in reversed(linear):
+            outs = [totals.pop(v, None) if isinstance(v, Var) else None for v in eqn.outvars]
+            if all(ct is None for ct in outs):
+                continue
+            # What a forward line becomes, going back, belongs to it; a user's rule has own lines.
+            context.source = outer if eqn.op.name == "custom_lin" else eqn.source or outer
+            for v, ct in zip(eqn.invars, _transpose(eqn, outs, known, tools), strict=True):
+                if ct is not None and isinstance(v, Var) and v not in known:
+                    _accumulate(totals, v, ct)
+    finally:
+        context.source = outer
     return [totals.get(v) if isinstance(a, Linear) else None
             for v, a in zip(jaxpr.invars, args, strict=True)]  # fmt: skip
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from covector.compiler.loops.domain import Domain, Factor, MustBuffer, Split, domain_of
+from covector.compiler.loops.costs import COST
+from covector.compiler.loops.domain import (
+    Domain,
+    Factor,
+    MustBuffer,
+    Split,
+    domain_of,
+    walk_deep,
+)
 from covector.compiler.loops.graph import Node, Value
 from covector.compiler.loops.lanes import choose_lanes
 from covector.compiler.loops.lower import Lowering
@@ -12,6 +20,10 @@ from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import Expr, expr
+
+#: What one write of a push may cost, in additions: beyond it, its arguments come from memory, where
+#: kernels with lanes and threads have put them; a push is serial.
+PUSH_COST = 48
 
 Made = tuple[Kernel, list[Value]]
 
@@ -36,6 +48,11 @@ def lower_push(
     index = low.done[holder].extra[1]
     value = low.done[value]
     where = None if where is None else low.done[where]
+    roots = [low.done[holder], value, *([] if where is None else [where])]
+    if sum(COST.get(e.op, 1) for e in walk_deep(roots)) > PUSH_COST:
+        for k, x in enumerate(node.args):
+            if k != push.base and isinstance(x, Value) and not in_memory(x):
+                raise MustBuffer(x)
     if kind == "set":
         body: list[Statement] = [Store(out, index, value, where)]  # type: ignore[arg-type]
     else:

@@ -22,6 +22,7 @@ from covector.ops.control.parts import (
     over_batch,
     permuted,
     pick,
+    silent,
     spread_out,
     with_batch,
 )
@@ -123,7 +124,9 @@ class While(Op):
             ends, kept = record(going, step, known_start)
         finally:
             context.trace = trace
-        replay = Replay(made.known, made.staged, len(known_consts), n, sum(made.carry))
+        replay = Replay(
+            silent(made.known), silent(made.staged), len(known_consts), n, sum(made.carry)
+        )
         rest = trace.stage(
             replay,
             [*known_consts, *known_start, *kept, *pick(body_consts, consts),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from covector import ops
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import ClosedJaxpr
+from covector.ir.jaxpr import ClosedJaxpr, DropVar, Equation
 from covector.ir.values import typeof
 from covector.trace.stage import trace_to_jaxpr
 
@@ -93,6 +93,31 @@ def permuted(
         body.replace(invars=list(invars(body.invars)), outvars=list(outvars(body.outvars))),
         closed.consts,
     )
+
+
+def silent(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program without what is there for its effects alone: what is run again has had them."""
+    if not closed.effects:
+        return closed
+    eqns: list[Equation] = []
+    for eqn in closed.eqns:
+        if eqn.effects and all(isinstance(v, DropVar) for v in eqn.outvars):
+            continue
+        if eqn.effects:
+            inner = {k: _silent(v) for k, v in eqn.params.items()}
+            eqn = eqn.replace(op=eqn.op.with_params(**inner))
+        eqns.append(eqn)
+    return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
+
+
+def _silent(field: Any) -> Any:
+    if isinstance(field, ClosedJaxpr):
+        return silent(field)
+    if isinstance(field, tuple):
+        items = cast("tuple[Any, ...]", field)
+        if any(isinstance(x, ClosedJaxpr) for x in items):
+            return tuple(_silent(x) for x in items)
+    return cast("Any", field)
 
 
 def with_batch(x: Any, batched: bool, dim: Any, size: int, axis: int = 0) -> Any:
