@@ -141,6 +141,21 @@ def test_refused_systems(call: Any, error: type[Exception], text: str) -> None:
         call()
 
 
+def test_effects_of_a_solver_stay() -> None:
+    seen: list[float] = []
+
+    def solve(f: Any, b: Any) -> Any:
+        cv.debug.callback(lambda b: seen.append(float(b)), b)
+        return b / 2
+
+    def run(b: Any) -> Any:
+        lax.custom_linear_solve(lambda x: 2 * x, b, solve)
+        return b + 1
+
+    assert float(cv.jit(run)(3.0)) == 4
+    assert seen == [3]
+
+
 # custom_root
 
 

@@ -32,6 +32,11 @@ class LinearSolve(Op):
     counts: tuple[int, int, int]
     num_aux: int
 
+    @property
+    def effects(self) -> frozenset[str]:  # type: ignore[override]
+        """Those of `solve`."""
+        return self.solve.effects
+
     def parts(self, args: Sequence[Any]) -> list[list[Any]]:
         """[constants of the three programs, b]."""
         return cut(args, *self.counts)
