@@ -15,11 +15,14 @@ from covector.ir.scalar import Expr
 class Env:
     """`axes`: axis -> (scalar i64, a further constant).  `vector`: the axis that has the lanes.
 
-    `mask`: the active lanes, or None for all.  `memo` holds values of expressions, `fresh` of
-    those that read memory the kernel writes (forgotten at every statement).  `tile`: see tile.py.
+    `mask`: the active lanes, or None for all.  `aligned`: the vectors of a loop follow each other,
+    from a multiple of `lanes`.  `memo` holds values of expressions, `fresh` of those that read
+    memory the kernel writes (forgotten at every statement).  `tile`: see tile.py.
     """
 
-    __slots__ = ("axes", "fresh", "lanes", "mask", "memo", "names", "tile", "vector")
+    __slots__ = (
+        "aligned", "axes", "fresh", "lanes", "mask", "memo", "names", "tile", "vector",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -29,28 +32,41 @@ class Env:
         lanes: int = 1,
         mask: Value | None = None,
         tile: Any = None,
+        aligned: bool = False,
     ) -> None:
         self.axes, self.names = axes, names
         self.vector, self.lanes, self.mask, self.tile = vector, lanes, mask, tile
+        self.aligned = aligned
         self.memo: dict[Expr, Value] = {}
         self.fresh: dict[Expr, Value] = {}
 
     def bind(self, axis: str, value: Value, more: int = 0) -> Env:
         """With `axis` at `value + more`."""
         axes = {**self.axes, axis: (value, more)}
-        return Env(axes, dict(self.names), self.vector, self.lanes, self.mask, self.tile)
+        return self._with(axes)
+
+    def _with(self, axes: dict[str, tuple[Value, int]]) -> Env:
+        return Env(
+            axes, dict(self.names), self.vector, self.lanes, self.mask, self.tile, self.aligned
+        )
 
     def spread(
-        self, axis: str, value: Value, more: int, lanes: int, mask: Value | None = None
+        self,
+        axis: str,
+        value: Value,
+        more: int,
+        lanes: int,
+        mask: Value | None = None,
+        aligned: bool = False,
     ) -> Env:
         """With lanes along `axis`, the first at `value + more`; one lane is no vector at all."""
         axes = {**self.axes, axis: (value, more)}
         vector = axis if lanes > 1 else None
-        return Env(axes, dict(self.names), vector, lanes, mask, self.tile)
+        return Env(axes, dict(self.names), vector, lanes, mask, self.tile, aligned)
 
     def fork(self) -> Env:
         """The same, for a body that may not run: what it computes is forgotten after it."""
-        env = Env(self.axes, dict(self.names), self.vector, self.lanes, self.mask, self.tile)
+        env = self._with(self.axes)
         env.memo = dict(self.memo)
         return env
 

@@ -89,6 +89,8 @@ def _function(
     emit_body(nest, body, [env])
     for pointer in heap:
         b.effect("effect", PTR, (pointer,), "free")
+    if any(v.op == "stream" for block in b.blocks for v in block.lines):
+        b.effect("fence", PTR, ())  # what passed the caches is in memory before anybody is told
     b.scopes[-1].block.end = ("ret",)
     text, needs = function_body(b.blocks, nest.target.pooled)
     declared |= needs

@@ -6,7 +6,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.emit.access import offset, pure, read
-from covector.backends.cpu.emit.address import Place, along_lanes, locate
+from covector.backends.cpu.emit.address import (
+    Place,
+    along_lanes,
+    linearise,
+    locate,
+    streamable,
+)  # fmt: skip
 from covector.backends.cpu.emit.convert import from_memory, to_memory
 from covector.backends.cpu.emit.ssa import TRUE, Value
 from covector.backends.cpu.emit.tile import transposed
@@ -160,7 +166,9 @@ def store(
             pointer = offset(nest, memory, pointer, 1 - lanes)
             value = b.shuffle(value, None, range(lanes - 1, -1, -1))
             mask = None if mask is None else b.shuffle(mask, None, range(lanes - 1, -1, -1))
-        if mask is None:
+        if mask is None and step > 0 and streamable(memory, linearise(b, memory, index), env):
+            b.effect("stream", value.type, (value, pointer), memory.element.size * lanes)
+        elif mask is None:
             b.effect("store", value.type, (value, pointer), memory.align)
         else:
             args = (value, pointer, b.const(memory.align, I32), mask)

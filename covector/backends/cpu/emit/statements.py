@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from covector.backends.cpu.emit import fold, spread, tile
+from covector.backends.cpu.emit import address, fold, spread, tile
 from covector.backends.cpu.emit.address import scalar_index
 from covector.backends.cpu.emit.fold import combine_update
 from covector.backends.cpu.emit.memory import store, store_parts
@@ -29,6 +29,7 @@ from covector.compiler.loops.program import (
     Store,
     Update,
 )
+from covector.compiler.loops.transform import all_statements
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.env import Env
@@ -101,14 +102,11 @@ def _for(nest: Nest, s: For, envs: list[Env]) -> None:
         return
 
     def vector(low: Value, high: Value, group: list[Env]) -> None:
-        for phase in phases(nest, s.axis, low, high, s.unroll, overlap_is_harmless(s.body)):
+        def loops(streams: bool) -> None:
+            for phase in _phases(nest, s, low, high, streams):
+                nest.b.loop(phase.low, phase.high, phase.step, [], _once(nest, s, phase, group))
 
-            def body(i: Value, carried: list[Value], phase: Phase = phase) -> list[Value]:
-                copies, _ = phase.instances(i, group)
-                emit_body(nest, s.body, [env for instances in copies for env in instances])
-                return carried
-
-            nest.b.loop(phase.low, phase.high, phase.step, [], body)
+        _streaming(nest, s, high, loops)
 
     def serial(low: Value, high: Value, group: list[Env]) -> None:
         _serial(nest, s, low, high, group)
@@ -158,19 +156,57 @@ def _range(nest: Nest, s: For, envs: list[Env], first: Value, last: Value) -> No
         return
     low, high = _bounds(nest, s, envs[0])
     ends = b.cmp("icmp sge", last, high)
-    for phase in phases(nest, s.axis, low, high, s.unroll, overlap_is_harmless(s.body)):
 
-        def body(i: Value, carried: list[Value], phase: Phase = phase) -> list[Value]:
-            copies, _ = phase.instances(i, envs)
-            emit_body(nest, s.body, [env for instances in copies for env in instances])
-            return carried
+    def loops(streams: bool) -> None:
+        for phase in _phases(nest, s, low, high, streams):
+            body = _once(nest, s, phase, envs)
+            if phase.main:
+                stop = b.select(b.cmp("icmp slt", last, phase.high), last, phase.high)
+                b.loop(first, stop, phase.step, [], body)
+            else:
+                run = lambda p=phase, f=body: b.loop(p.low, p.high, p.step, [], f)  # noqa: E731
+                b.branch(ends, run)
 
-        if phase.main:
-            stop = b.select(b.cmp("icmp slt", last, phase.high), last, phase.high)
-            b.loop(first, stop, phase.step, [], body)
-        else:
-            run = lambda p=phase, f=body: b.loop(p.low, p.high, p.step, [], f)  # noqa: E731
-            b.branch(ends, run)
+    _streaming(nest, s, high, loops)
+
+
+def _once(
+    nest: Nest, s: For, phase: Phase, envs: list[Env]
+) -> Callable[[Value, list[Value]], list[Value]]:
+    """One trip of a phase of the vector loop `s`."""
+
+    def body(i: Value, carried: list[Value]) -> list[Value]:
+        copies, _ = phase.instances(i, envs)
+        emit_body(nest, s.body, [env for instances in copies for env in instances])
+        return carried
+
+    return body
+
+
+def _phases(nest: Nest, s: For, low: Value, high: Value, streams: bool) -> list[Phase]:
+    return phases(nest, s.axis, low, high, s.unroll, overlap_is_harmless(s.body), streams)
+
+
+def _streaming(nest: Nest, s: For, high: Value, loops: Callable[[bool], None]) -> None:
+    """Emits a vector loop that writes past the caches, or not, or both and a choice at run time."""
+    if any(isinstance(x, For | Fold | Scan | Repeat) for x in all_statements(s.body)):
+        loops(False)  # by the time a line is full it may have left the few buffers there are
+        return
+    outs = [nest.memory[x.buffer] for x in all_statements(s.body) if isinstance(x, Store)]
+    sizes = [m.element.size for m in outs if m.streams is None]
+    if not sizes:
+        loops(True)
+        return
+
+    def either(streams: bool) -> Callable[[], list[Value]]:
+        def body() -> list[Value]:
+            loops(streams)
+            return []
+
+        return body
+
+    large = nest.b.cmp("icmp sge", high, nest.b.int(address.STREAMED // min(sizes)))
+    nest.b.branch(large, either(True), either(False))
 
 
 def _serial(nest: Nest, s: For, low: Value, high: Value, envs: list[Env]) -> None:

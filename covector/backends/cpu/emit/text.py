@@ -124,6 +124,10 @@ def _stream(v: Value) -> str:
     return f"  store {x.typed}, {p.typed}, align {v.extra}, !nontemporal !0"
 
 
+def _fence(v: Value) -> str:
+    return "  fence seq_cst"
+
+
 def _call(v: Value) -> str:
     args = ", ".join(a.typed for a in v.args)
     return f"  {v.ref} = call {v.type.text} @{v.extra}({args})"
@@ -147,7 +151,8 @@ def _declaration(v: Value) -> str:
 _PRINT: Final[dict[str, Callable[[Value], str]]] = {
     "bin": _bin, "select": _select, "cast": _cast, "unary": _unary, "splat": _splat,
     "shuffle": _shuffle, "extract": _extract, "insert": _insert, "gep": _gep, "load": _load,
-    "store": _store, "stream": _stream, "call": _call, "effect": _effect, "alloca": _alloca,
+    "store": _store, "stream": _stream, "fence": _fence, "call": _call, "effect": _effect,
+    "alloca": _alloca,
 }  # fmt: skip
 _CALLS: Final = frozenset({"call", "effect"})
 _END: Final[dict[str, Callable[..., str]]] = {
