@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from covector.compiler.loops.address import Accesses
-from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.graph import Value
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store, Update
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
+from covector.ir.scalar import walk_deep
 
 
 def in_place(kernel: Kernel, source: int, target: int) -> Kernel | None:
@@ -58,7 +58,7 @@ def _same_place(body: Sequence[Statement], old: str, new: str) -> bool:
         fixed = []
     for k, top in enumerate(inner):
         for s in all_statements([top]):
-            for e in walk_deep(expressions(s)):
+            for e in walk_deep(*expressions(s)):
                 if (
                     e.op != "load"
                     or e.extra[0] != old

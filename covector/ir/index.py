@@ -58,10 +58,25 @@ class Affine:
         return self * -1
 
     def __str__(self) -> str:
-        text = [str(a) if c == 1 else f"{c}*{a}" for a, c in self.terms]
-        return " + ".join(text + [str(self.const)] * (self.const != 0 or not text))
+        return self.spelled({})
 
     __repr__ = __str__
+
+    def spelled(self, known: Mapping[Expr, str]) -> str:
+        """Its text; `known`: what expressions that are read from memory are called."""
+        text = [(_spelled(a, known), c) for a, c in self.terms]
+        shown = [a if c == 1 else f"{c}*{a}" for a, c in text]
+        return " + ".join(shown + [str(self.const)] * (self.const != 0 or not shown))
+
+    def data(self) -> list[Expr]:
+        """The expressions of the data-dependent atoms, also of those within quotients."""
+        out: list[Expr] = []
+        for atom, _ in self.terms:
+            if isinstance(atom, Data):
+                out.append(atom.value)
+            elif isinstance(atom, Quotient):
+                out += atom.index.data()
+        return out
 
     @property
     def constant(self) -> int | None:
@@ -152,8 +167,28 @@ def atoms(index: Iterable[Affine]) -> set[Any]:
     return {atom for i in index for atom, _ in i.terms}
 
 
+def _spelled(atom: Any, known: Mapping[Expr, str]) -> str:
+    if isinstance(atom, Quotient):
+        return f"({atom.index.spelled(known)} {atom.kind} {atom.n})"
+    if isinstance(atom, Data) and atom.value in known:
+        return f"[{known[atom.value]}]"
+    return str(atom)
+
+
 def _normal(total: dict[Any, int]) -> tuple[tuple[Any, int], ...]:
-    return tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: str(t[0])))
+    if len(total) == 1:
+        return tuple((a, c) for a, c in total.items() if c)
+    return tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: _rank(t[0])))
+
+
+def _rank(atom: Any) -> tuple[Any, ...]:
+    """Where an atom stands in a sum.  No texts: an index may hold an index that holds an index."""
+    if isinstance(atom, Quotient):
+        terms = tuple([(_rank(a), c) for a, c in atom.index.terms])
+        return (0, atom.kind, atom.n, atom.index.const, terms)
+    if isinstance(atom, Data):
+        return (1, atom.value.number)
+    return (2, atom)
 
 
 ZERO = Affine()

@@ -7,6 +7,7 @@ into vector instructions, the loop interpreter evaluates them.  A dtype here is 
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -45,14 +46,16 @@ class Expr:
     """A node: `op` of `args`, of element type `dtype`.  Equal nodes are one object.
 
     `extra` is the Python number of a 'const', the (buffer, index) of a 'load', the name of a
-    'name', the Affine of an 'index'; None elsewhere.  Build nodes with `expr` and the helpers
-    below, or with the operators `+ - * & | ^ ~` and unary `-`.
+    'name', the Affine of an 'index'; None elsewhere.  `number` counts nodes as they
+    are made.  Build nodes with `expr` and the helpers below, or with the operators
+    `+ - * & | ^ ~` and unary `-`.
     """
 
-    __slots__ = ("__weakref__", "args", "dtype", "extra", "op")
+    __slots__ = ("__weakref__", "args", "dtype", "extra", "number", "op")
 
     op: str
     dtype: str
+    number: int
     args: tuple[Expr, ...]
     extra: Any
 
@@ -88,6 +91,7 @@ class Expr:
         return expr("neg", self.dtype, self)
 
 
+_numbers = itertools.count()
 _interned: weakref.WeakValueDictionary[tuple[Any, ...], Expr] = weakref.WeakValueDictionary()
 
 
@@ -99,6 +103,7 @@ def expr(op: str, dtype: str, *args: Expr, extra: Any = None) -> Expr:
     if node is None:
         node = Expr()
         node.op, node.dtype, node.args, node.extra = op, dtype, args, extra
+        node.number = next(_numbers)
         _interned[key] = node
     return node
 
@@ -165,6 +170,29 @@ def walk(*roots: Expr) -> list[Expr]:
     return order
 
 
+def walk_deep(*roots: Expr) -> list[Expr]:
+    """As `walk`, also through the indices of loads: what is read from memory to find a place."""
+    order: list[Expr] = []
+    seen: set[Expr] = set()
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        node, ready = stack.pop()
+        if ready:
+            order.append(node)
+        elif node not in seen:
+            seen.add(node)
+            stack.append((node, True))
+            stack.extend((a, False) for a in reversed(below(node)) if a not in seen)
+    return order
+
+
+def below(node: Expr) -> Sequence[Expr]:
+    """What a node is made of: its arguments, or what its index is read from."""
+    if node.op == "load":
+        return [e for i in node.extra[1] if i.terms for e in i.data()]
+    return node.extra.data() if node.op == "index" else node.args
+
+
 #: A node whose text would be longer than this gets a line of its own.
 _LONG = 160
 
@@ -172,9 +200,9 @@ _LONG = 160
 def texts(roots: Sequence[Expr]) -> tuple[list[str], list[str]]:
     """(definitions, the texts of `roots` in terms of them).  A node that is used several times is
     defined once, as `%n = ...`: the text of a DAG is no longer than the DAG."""
-    order = walk(*roots)
+    order = walk_deep(*roots)
     uses: dict[Expr, int] = {}
-    for e in (a for node in order for a in node.args):
+    for e in (a for node in order for a in below(node)):
         uses[e] = uses.get(e, 0) + 1
     for e in roots:
         uses[e] = uses.get(e, 0) + 1
@@ -182,7 +210,7 @@ def texts(roots: Sequence[Expr]) -> tuple[list[str], list[str]]:
     definitions: list[str] = []
     ends = {e for e in roots if uses[e] == 1}
     for e in order:
-        line = _line(e, [text[a] for a in e.args])
+        line = _line(e, text)
         if e.args and e not in ends and (uses[e] > 1 or len(line) > _LONG):
             text[e] = f"%{len(definitions)}"
             definitions.append(f"{text[e]} = {line}")
@@ -191,11 +219,13 @@ def texts(roots: Sequence[Expr]) -> tuple[list[str], list[str]]:
     return definitions, [text[e] for e in roots]
 
 
-def _line(e: Expr, args: list[str]) -> str:
-    if e.op in ("const", "name", "index"):
+def _line(e: Expr, text: dict[Expr, str]) -> str:
+    if e.op in ("const", "name"):
         return f"{e.extra}"
+    if e.op == "index":
+        return e.extra.spelled(text)
     if e.op == "load":
         buffer, index = e.extra
-        return f"{buffer}[{', '.join(map(str, index))}]"
+        return f"{buffer}[{', '.join([i.spelled(text) for i in index])}]"
     suffix = f".{e.dtype}" if e.op in ("cast", "bitcast") else ""
-    return f"{e.op}{suffix}({', '.join(args)})"
+    return f"{e.op}{suffix}({', '.join([text[a] for a in e.args])})"

@@ -9,7 +9,6 @@ import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
-from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.graph import size_of
 from covector.compiler.loops.program import (
     Buffer,
@@ -28,6 +27,7 @@ from covector.compiler.loops.transform import (
     expressions,
 )
 from covector.ir.index import ZERO, Affine, Quotient, affine
+from covector.ir.scalar import walk_deep
 
 Shape = tuple[Affine, ...]
 
@@ -92,7 +92,7 @@ class Accesses:
                 indices[b] = None
         for s in [p for _, index in places for p in index]:
             roots += [a.value for a, _ in s.terms if hasattr(a, "value")]
-        for e in walk_deep(roots):
+        for e in walk_deep(*roots):
             if e.op == "load":
                 places[e.extra] = None
             elif e.op == "index":

@@ -3,11 +3,11 @@ refusals by which a rule asks for another arrangement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import final
 
 from covector.compiler.loops.graph import Node, Value
-from covector.ir.index import ZERO, Affine, Data, Quotient, affine
+from covector.ir.index import ZERO, Affine, affine
 from covector.ir.scalar import Expr
 
 #: A loop: axis, low, high.
@@ -165,36 +165,3 @@ class Scratch:
 
     def __str__(self) -> str:
         return f"scratch{self.number}"
-
-
-def data_of(i: Affine) -> list[Expr]:
-    """The expressions of the data-dependent atoms in `i`."""
-    out: list[Expr] = []
-    for atom, _ in i.terms:
-        if isinstance(atom, Data):
-            out.append(atom.value)
-        elif isinstance(atom, Quotient):
-            out += data_of(atom.index)
-    return out
-
-
-def walk_deep(roots: Iterable[Expr]) -> list[Expr]:
-    """Every node under `roots`, each once, also those inside data-dependent indices."""
-    seen: set[Expr] = set()
-    out: list[Expr] = []
-    stack = list(roots)
-    while stack:
-        e = stack.pop()
-        if e in seen:
-            continue
-        seen.add(e)
-        out.append(e)
-        if e.op == "load":
-            for i in e.extra[1]:
-                if i.terms:
-                    stack.extend(data_of(i))
-        elif e.op == "index":
-            stack.extend(data_of(e.extra))
-        else:
-            stack.extend(e.args)
-    return out

@@ -11,11 +11,10 @@ from collections.abc import Sequence
 from covector.compiler.loops.address import Accesses
 from covector.compiler.loops.columns import panel_width, panels
 from covector.compiler.loops.costs import COST
-from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
 from covector.compiler.loops.strides import Strides, mentions, step_along
 from covector.compiler.loops.transform import all_statements, bounds, expressions
-from covector.ir.scalar import Expr
+from covector.ir.scalar import Expr, walk_deep
 
 #: Rows shorter than this are better done many at a time, one a lane.
 SHORT = 8
@@ -233,4 +232,4 @@ def _cost(body: Sequence[Statement]) -> int:
     roots: list[Expr] = []
     for s in all_statements(body):
         roots += expressions(s)
-    return sum(COST.get(e.op, 1) for e in walk_deep(roots))
+    return sum(COST.get(e.op, 1) for e in walk_deep(*roots))

@@ -18,12 +18,10 @@ from covector.compiler.loops.domain import (
     Loop,
     MustBuffer,
     Scratch,
-    data_of,
-    walk_deep,
 )
 from covector.compiler.loops.graph import Node, Value
 from covector.ir.index import ZERO, Affine, Data, Quotient, affine
-from covector.ir.scalar import Expr, expr, walk
+from covector.ir.scalar import Expr, expr, walk, walk_deep
 
 #: A value wanted at more places of one domain than this gets memory.
 INDICES = 24
@@ -144,7 +142,7 @@ class Lowering:
         done = self.done
         if e.op == "load":
             value, index = e.extra
-            waiting = [d for i in index if i.terms for d in data_of(i) if d not in done]
+            waiting = [d for i in index if i.terms for d in i.data() if d not in done]
             if waiting or isinstance(value, Scratch):
                 return waiting
             if e not in self.targets:
@@ -152,7 +150,7 @@ class Lowering:
             target = self.targets[e]
             return [] if target is None or target in done else [target]
         if e.op == "index":
-            return [d for d in data_of(e.extra) if d not in done]
+            return [d for d in e.extra.data() if d not in done]
         if e.op == "name" and isinstance(e.extra, FoldResult):
             ref = e.extra.ref
             waiting = [v for v in ref.values if v not in done]
@@ -210,12 +208,12 @@ class Lowering:
                 if isinstance(e.extra[0], Scratch):
                     continue
                 out.append(e)
-                stack.extend(d for i in e.extra[1] if i.terms for d in data_of(i))
+                stack.extend(d for i in e.extra[1] if i.terms for d in i.data())
                 target = self.targets[e]
                 if target is not None:
                     stack.append(target)
             elif e.op == "index":
-                stack.extend(data_of(e.extra))
+                stack.extend(e.extra.data())
             else:
                 stack.extend(e.args)
         return out
@@ -228,7 +226,7 @@ class Lowering:
             if found is None:
                 found = memo[root] = [
                     e
-                    for e in walk_deep([root])
+                    for e in walk_deep(root)
                     if e.op == "load" and not isinstance(e.extra[0], Scratch)
                 ]
             out.update(dict.fromkeys(found))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from covector.compiler.loops.domain import Scratch, data_of, walk_deep
+from covector.compiler.loops.domain import Scratch
 from covector.compiler.loops.graph import Value
 from covector.compiler.loops.program import Buffer, Kernel, Statement, Store, Update
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
 from covector.ir.index import Affine, atoms
+from covector.ir.scalar import walk_deep
 
 
 def buffers_in(body: Sequence[Statement]) -> tuple[dict[Any, None], dict[Any, None]]:
@@ -21,8 +22,8 @@ def buffers_in(body: Sequence[Statement]) -> tuple[dict[Any, None], dict[Any, No
         roots += expressions(s)
         if isinstance(s, (Store, Update)):
             stores[s.buffer] = None
-            roots += [d for i in s.index for d in data_of(i)]
-    for e in reversed(walk_deep(reversed(roots))):
+            roots += [d for i in s.index for d in i.data()]
+    for e in walk_deep(*roots):
         if e.op == "load":
             loads[e.extra[0]] = None
     return loads, stores

@@ -16,14 +16,13 @@ from covector.compiler.loops.domain import (
     FoldResult,
     MustBuffer,
     Scratch,
-    walk_deep,
 )
 from covector.compiler.loops.graph import Value
 from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.program import Accumulator, Fold, For, Statement, Store
 from covector.compiler.loops.transform import Rewrite
 from covector.ir.index import Affine
-from covector.ir.scalar import Expr, expr
+from covector.ir.scalar import Expr, expr, walk_deep
 
 Level = frozenset[str]
 
@@ -204,7 +203,7 @@ class Scheduler:
         """(position, value) if `roots` load `s` at one place that visits all of it just once."""
         if s.rows != ref.need:
             return None
-        places = {e.extra[1] for e in walk_deep(roots) if e.op == "load" and e.extra[0] is s}
+        places = {e.extra[1] for e in walk_deep(*roots) if e.op == "load" and e.extra[0] is s}
         if len(places) != 1:
             return None
         (position,) = places
@@ -280,7 +279,7 @@ class Scheduler:
 def parts_in(roots: Iterable[Expr]) -> list[FoldRef | Scratch]:
     """The folds and the scratch that resolved `roots` read, each once."""
     found: dict[FoldRef | Scratch, None] = {}
-    for e in walk_deep(roots):
+    for e in walk_deep(*roots):
         if e.op == "load":
             if isinstance(e.extra[0], Scratch):
                 found[e.extra[0]] = None

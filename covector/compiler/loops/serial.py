@@ -11,7 +11,6 @@ from covector.compiler.loops.domain import (
     MustBuffer,
     Split,
     domain_of,
-    walk_deep,
 )
 from covector.compiler.loops.graph import Node, Value
 from covector.compiler.loops.lanes import choose_lanes
@@ -19,7 +18,7 @@ from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
 from covector.ir.index import Affine, affine
-from covector.ir.scalar import Expr, expr
+from covector.ir.scalar import Expr, expr, walk_deep
 
 #: What one write of a push may cost, in additions: beyond it, its arguments come from memory, where
 #: kernels with lanes and threads have put them; a push is serial.
@@ -49,7 +48,7 @@ def lower_push(
     value = low.done[value]
     where = None if where is None else low.done[where]
     roots = [low.done[holder], value, *([] if where is None else [where])]
-    if sum(COST.get(e.op, 1) for e in walk_deep(roots)) > PUSH_COST:
+    if sum(COST.get(e.op, 1) for e in walk_deep(*roots)) > PUSH_COST:
         for k, x in enumerate(node.args):
             if k != push.base and isinstance(x, Value) and not in_memory(x):
                 raise MustBuffer(x)

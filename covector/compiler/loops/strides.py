@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import final
 
 from covector.compiler.loops.address import Accesses, linear
-from covector.compiler.loops.domain import walk_deep
 from covector.compiler.loops.program import Buffer, Kernel, Statement
 from covector.compiler.loops.transform import all_statements
 from covector.ir.index import Affine, Data, Quotient
+from covector.ir.scalar import walk_deep
 
 
 @final
@@ -65,7 +65,7 @@ def hides(axis: str, i: Affine) -> bool:
                 return True
         elif isinstance(atom, Data) and any(
             mentions(axis, j)
-            for e in walk_deep([atom.value])
+            for e in walk_deep(atom.value)
             for j in (e.extra[1] if e.op == "load" else [e.extra] if e.op == "index" else ())
         ):
             return True

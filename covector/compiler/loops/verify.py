@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, final
 
-from covector.compiler.loops.domain import data_of, walk_deep
 from covector.compiler.loops.program import (
     COMBINE,
     Fold,
@@ -24,7 +23,7 @@ from covector.compiler.loops.program import (
     Update,
 )
 from covector.ir.index import ZERO, Affine, Quotient, atoms
-from covector.ir.scalar import ARITY, COMPARISONS, Expr
+from covector.ir.scalar import ARITY, COMPARISONS, Expr, walk_deep
 
 Box = tuple[tuple[Affine, Affine], ...]
 _SAME_TYPE = frozenset({
@@ -226,7 +225,7 @@ class _Checker:
     # Values and places
 
     def value(self, root: Expr) -> None:
-        for e in walk_deep([root]):
+        for e in walk_deep(root):
             if e.op == "load":
                 buffer = self.kernel.buffers.get(e.extra[0])
                 self.check(buffer is not None, "no buffer {} in {}", e.extra[0], e)
@@ -270,7 +269,7 @@ class _Checker:
         self.check(len(index) == len(shape), f"{name} of rank {len(shape)} at {list(index)}")
         for i, n in zip(index, shape, strict=True):
             self.index_known(i)
-            if data_of(i) or self.empty():
+            if i.data() or self.empty():
                 continue  # in bounds by the contract of `data`
             least, most = self.range_of(i)
             inside = least.sure() and (n - 1 - most).sure()

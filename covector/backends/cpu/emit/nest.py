@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, final
 
 from covector.backends.cpu.emit.address import Memory, whole_index
 from covector.backends.cpu.emit.arith import NATIVE, apply
@@ -12,7 +12,6 @@ from covector.backends.cpu.emit.memory import load
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import I1, PARTS, element
 from covector.compiler.math import expand_all, split_complex
-from covector.ir.index import Data, Quotient
 from covector.ir.scalar import Expr
 
 if TYPE_CHECKING:
@@ -147,19 +146,8 @@ def part_names(name: str, dtype: str) -> list[str]:
 
 def _children(node: Expr) -> tuple[Expr, ...]:
     if node.op == "load":
-        return tuple(x for i in node.extra[1] for x in data_in(i))
+        return tuple(x for i in node.extra[1] for x in i.data())
     if node.op == "index":
-        return tuple(data_in(node.extra))
+        return tuple(node.extra.data())
     # The rare value is computed behind a branch, what it shares with others before.
     return node.args[::2] if node.op == "select_rare" else node.args
-
-
-def data_in(index: Any) -> list[Expr]:
-    """The expressions that an index reads from memory."""
-    found: list[Expr] = []
-    for atom, _ in index.terms:
-        if isinstance(atom, Data):
-            found.append(atom.value)
-        elif isinstance(atom, Quotient):
-            found += data_in(atom.index)
-    return found

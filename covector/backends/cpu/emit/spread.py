@@ -25,7 +25,7 @@ from covector.compiler.loops.program import (
 )  # fmt: skip
 from covector.compiler.loops.transform import all_statements, expressions
 from covector.ir.index import Affine
-from covector.ir.scalar import Expr, walk
+from covector.ir.scalar import Expr, walk_deep
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.env import Env
@@ -89,7 +89,7 @@ def _independent(kernel: Kernel, loop: For, inside: list[Statement]) -> bool:
 
 def _nodes(inside: list[Statement]) -> Iterator[Expr]:
     for s in inside:
-        yield from walk(*expressions(s))
+        yield from walk_deep(*expressions(s))
 
 
 def touched(body: list[Statement]) -> set[str]:
@@ -101,13 +101,7 @@ def touched(body: list[Statement]) -> set[str]:
             found.add(s.buffer)
             for i in s.index:
                 index_reads(i, found)
-    for e in _nodes(inside):
-        if e.op == "load":
-            found.add(e.extra[0])
-            for i in e.extra[1]:
-                index_reads(i, found)
-        elif e.op == "index":
-            index_reads(e.extra, found)
+    found.update(e.extra[0] for e in _nodes(inside) if e.op == "load")
     return found
 
 
@@ -159,7 +153,7 @@ def _own(s: Statement) -> int:
 
 def _price(root: Expr) -> int:
     total = 0
-    for e in walk(root):
+    for e in walk_deep(root):
         if e.op == "load":
             total += LOAD
         elif e.args:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, final
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import I32
 from covector.compiler.loops.program import Fold, For, If, Let, Repeat, Scan, Statement, Store
-from covector.ir.index import Affine, Data, Quotient
-from covector.ir.scalar import Expr, walk
+from covector.ir.index import Affine
+from covector.ir.scalar import Expr, walk_deep
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.env import Env
@@ -24,17 +24,21 @@ class Phase:
     """A stretch `low .. high` of a vector loop, `count` vectors of `lanes` a trip.
 
     ending: 'whole', 'masked' (the lanes beyond the end are off) or 'clamped' (the last vector
-    moves back to end at the end; its first lanes were done before).
+    moves back to end at the end; its first lanes were done before).  `aligned`: its vectors follow
+    each other from a multiple of `lanes`.
     """
 
-    __slots__ = ("axis", "b", "count", "end", "ending", "high", "lanes", "low", "main")
+    __slots__ = (
+        "aligned", "axis", "b", "count", "end", "ending", "high", "lanes", "low", "main",
+    )  # fmt: skip
 
     def __init__(
         self, b: Builder, axis: str, low: Value, high: Value, lanes: int, count: int,
-        ending: str = "whole", end: Value | None = None, main: bool = False,
+        ending: str = "whole", end: Value | None = None, main: bool = False, aligned: bool = False,
     ) -> None:  # fmt: skip
         self.b, self.axis, self.low, self.high = b, axis, low, high
         self.lanes, self.count, self.ending, self.main = lanes, count, ending, main
+        self.aligned = aligned
         self.end = end if end is not None else high
 
     @property
@@ -45,7 +49,11 @@ class Phase:
     def instances(self, i: Value, envs: list[Env]) -> tuple[list[list[Env]], Value | None]:
         """(for each instance outside, those inside; which lanes count: None for all)."""
         if self.ending == "whole":
-            spread = lambda env, u: env.spread(self.axis, i, u * self.lanes, self.lanes)  # noqa: E731
+
+            def spread(env: Env, u: int) -> Env:
+                more = u * self.lanes
+                return env.spread(self.axis, i, more, self.lanes, aligned=self.aligned)
+
             return [[spread(env, u) for u in range(self.count)] for env in envs], None
         b, lanes = self.b, self.lanes
         numbers = b.const(tuple(range(lanes)), I32.of(lanes))
@@ -64,19 +72,25 @@ class Phase:
 
 
 def phases(
-    nest: Nest, axis: str, low: Value, high: Value, unroll: int, harmless: bool
-) -> list[Phase]:
-    """The stretches that together do `low .. high`, in order."""
+    nest: Nest, axis: str, low: Value, high: Value, unroll: int, harmless: bool,
+    streams: bool = False,
+) -> list[Phase]:  # fmt: skip
+    """The stretches that together do `low .. high`, in order.
+
+    `streams`: vectors that are stored one after the other are neighbours in memory, if they are
+    along this axis, so that whole lines may pass the caches.
+    """
     b, lanes = nest.b, nest.lanes
     main = whole_blocks(b, low, high, lanes * unroll)
-    out = [Phase(b, axis, low, main, lanes, unroll, main=True)]
+    aligned = streams and low.op == "const" and low.extra % lanes == 0
+    out = [Phase(b, axis, low, main, lanes, unroll, main=True, aligned=aligned)]
     known = low.op == high.op == "const"
     masked = nest.target.tail == "masked"
     if known:
         whole = whole_blocks(b, main, high, lanes)
         count = (whole.extra - main.extra) // lanes
         if count:
-            out.append(Phase(b, axis, main, whole, lanes, count))
+            out.append(Phase(b, axis, main, whole, lanes, count, aligned=aligned))
         if whole.extra < high.extra:
             overlap = harmless and high.extra - low.extra >= lanes
             if masked:
@@ -154,19 +168,9 @@ def _expressions(s: Statement) -> list[Expr]:
 
 
 def _reads(root: Expr, read: set[str]) -> None:
-    for node in walk(root):
-        if node.op == "load":
-            read.add(node.extra[0])
-            for i in node.extra[1]:
-                index_reads(i, read)
-        elif node.op == "index":
-            index_reads(node.extra, read)
+    read.update(node.extra[0] for node in walk_deep(root) if node.op == "load")
 
 
 def index_reads(index: Affine, read: set[str]) -> None:
     """Adds the buffers that an index is read from."""
-    for atom, _ in index.terms:
-        if isinstance(atom, Data):
-            _reads(atom.value, read)
-        elif isinstance(atom, Quotient):
-            index_reads(atom.index, read)
+    read.update(n.extra[0] for n in walk_deep(*index.data()) if n.op == "load")
