@@ -13,6 +13,7 @@ from covector.backends.cpu.emit import spread
 from covector.backends.cpu.emit.address import Memory, scalar_index
 from covector.backends.cpu.emit.env import Env
 from covector.backends.cpu.emit.nest import Nest
+from covector.backends.cpu.emit.outline import often_used
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.statements import emit_body
 from covector.backends.cpu.emit.text import function_body
@@ -53,17 +54,29 @@ def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, 
     worth = [s for s in spread.loops(kernel) if _worth(kernel, s, target, lanes)]
     parts = {s: f"{name}.{n}" for n, s in enumerate(worth)}
     texts, declared = [], set()
-    for loop, label in parts.items():
+    functions: dict[str, str] = {}
+    often = often_used(e for s in all_statements(kernel.body) for e in expressions(s))
+
+    def state() -> Nest:
         nest = Nest(target, lanes)
+        nest.outlined, nest.functions, nest.declared = often, functions, declared
+        nest.prefix = name
+        return nest
+
+    for loop, label in parts.items():
+        nest = state()
         nest.ranged = (loop, nest.b.argument("first", I64), nest.b.argument("last", I64))
         head = f"define internal void @{label}({ARGUMENTS}, i64 %first, i64 %last) nounwind"
         texts.append(_function(nest, kernel, [loop], head, declared))
-    nest = Nest(target, lanes)
+    nest = state()
     nest.calls = parts
     head = f"define void @{name}({ARGUMENTS}) nounwind"
     texts.append(_function(nest, kernel, kernel.body, head, declared))
     # What is defined here, or called without worker threads in sight, needs no declaration.
-    return "".join(texts), {d for d in declared if not any(f"@{p}(" in d for p in parts.values())}
+    made = [f"@{label}(" for label in (*parts.values(), *functions)]
+    return "".join([*functions.values(), *texts]), {
+        d for d in declared if not any(m in d for m in made)
+    }
 
 
 def _worth(kernel: Kernel, loop: For, target: Target, lanes: int) -> bool:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, final
 
+from covector.backends.cpu.emit import outline
 from covector.backends.cpu.emit.address import Memory, whole_index
 from covector.backends.cpu.emit.arith import NATIVE, apply
 from covector.backends.cpu.emit.convert import literal
@@ -12,7 +14,7 @@ from covector.backends.cpu.emit.memory import load
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import I1, PARTS, element
 from covector.compiler.math import expand_all, split_complex
-from covector.ir.scalar import Expr
+from covector.ir.scalar import Expr, below
 
 if TYPE_CHECKING:
     from covector.backends.cpu.target import Target
@@ -25,10 +27,13 @@ class Nest:
 
     `lanes` is the width of every vector loop.  `ranged`: a loop of which only the iterations
     between two values are done here.  `calls`: loops that are functions of their own, by name.
+    `outlined`: operations that are called; `functions`: what they call, whose names begin with
+    `prefix`; `declared`: what those functions need.
     """
 
     __slots__ = (
-        "_expanded", "_orders", "_unstable", "b", "calls", "lanes", "memory", "ranged", "target",
+        "_expanded", "_settled", "_unstable", "b", "calls", "declared", "functions", "lanes",
+        "memory", "outlined", "prefix", "ranged", "target",
     )  # fmt: skip
 
     def __init__(self, target: Target, lanes: int, builder: Builder | None = None) -> None:
@@ -37,8 +42,12 @@ class Nest:
         self.memory: dict[str, Memory] = {}
         self.ranged: tuple[For, Value, Value] | None = None
         self.calls: dict[For, str] = {}
+        self.outlined: frozenset[str] = frozenset()
+        self.functions: dict[str, str] = {}
+        self.declared: set[str] = set()
+        self.prefix = ""
         self._expanded: dict[Expr, list[Expr]] = {}
-        self._orders: dict[Expr, list[Expr]] = {}
+        self._settled: set[Expr] = set()
         self._unstable: set[Expr] = set()
 
     def value(self, root: Expr, env: Env) -> Value:
@@ -52,7 +61,7 @@ class Nest:
         if found is None:
             (real,) = split_complex([root])
             roots = [real] if isinstance(real, Expr) else list(real)
-            found = self._expanded[root] = expand_all(roots, NATIVE)
+            found = self._expanded[root] = expand_all(roots, NATIVE | self.outlined)
         return found
 
     def parts(self, root: Expr, env: Env) -> tuple[Value, Value]:
@@ -65,12 +74,20 @@ class Nest:
         found = memo.get(root) or fresh.get(root)
         if found is not None:
             return found
-        home, unstable = memo, self._unstable
-        for node in self._order(root):
-            home = fresh if node in unstable else memo
-            if node not in home:
-                home[node] = self._node(node, env)
-        return home[root]
+        self._settle(root)
+        unstable, stack = self._unstable, [root]
+        while stack:
+            node = stack[-1]
+            if node in memo or node in fresh:
+                stack.pop()
+                continue
+            waiting = [c for c in _children(node) if c not in memo and c not in fresh]
+            if waiting:
+                stack.extend(reversed(waiting))
+                continue
+            (fresh if node in unstable else memo)[node] = self._node(node, env)
+            stack.pop()
+        return memo[root] if root in memo else fresh[root]
 
     def lifted(self, root: Expr, env: Env) -> Value:
         """As `value`, with all the lanes of this instance."""
@@ -94,7 +111,19 @@ class Nest:
             return self._rarely(node, env)
         memo, fresh, unstable = env.memo, env.fresh, self._unstable
         args = [fresh[a] if a in unstable else memo[a] for a in node.args]
+        if op in self.outlined and element(node.args[0].dtype).group == "f":
+            return outline.call(self, node, args, self._beside)
         return apply(self.b, op, element(node.dtype), element(node.args[0].dtype), args)
+
+    def _beside(self) -> Nest:
+        """The state in which a function that this one calls is emitted."""
+        nest = Nest(self.target, self.lanes)
+        nest.declared = self.declared
+        return nest
+
+    def function_of(self, root: Expr, names: dict[str, Value], lanes: int) -> Value:
+        """The value of `root`, a function of names alone."""
+        return self.value(root, Env({}, names, lanes=lanes))
 
     def _rarely(self, node: Expr, env: Env) -> Value:
         """`select(condition, rare, usual)`, where `rare` is computed only if some lane needs it."""
@@ -113,30 +142,25 @@ class Nest:
 
         return b.branch(some, inside, lambda: [value], rare=True)[0]
 
-    def _order(self, root: Expr) -> list[Expr]:
-        """Nodes below `root` in the order of evaluation, data-dependent indices included."""
-        order = self._orders.get(root)
-        if order is not None:
-            return order
-        order, seen, unstable = [], set(), self._unstable
-        stack: list[tuple[Expr, tuple[Expr, ...] | None]] = [(root, None)]
+    def _settle(self, root: Expr) -> None:
+        """Finds which nodes below `root` read memory that the kernel writes; each node once."""
+        settled, unstable = self._settled, self._unstable
+        stack = [root]
         while stack:
-            node, below = stack.pop()
-            if below is not None:
-                order.append(node)
-                if node.op == "select_rare":
-                    self._order(node.args[1])
-                if any(c in unstable for c in (*below, *node.args)) or (
-                    node.op == "load" and self.memory[node.extra[0]].written
-                ):
-                    unstable.add(node)
-            elif node not in seen:
-                seen.add(node)
-                below = _children(node)
-                stack.append((node, below))
-                stack.extend((c, None) for c in reversed(below) if c not in seen)
-        self._orders[root] = order
-        return order
+            node = stack[-1]
+            if node in settled:
+                stack.pop()
+                continue
+            inside = below(node)
+            waiting = [c for c in inside if c not in settled]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            settled.add(node)
+            written = node.op == "load" and self.memory[node.extra[0]].written
+            if written or any(c in unstable for c in inside):
+                unstable.add(node)
+            stack.pop()
 
 
 def part_names(name: str, dtype: str) -> list[str]:
@@ -144,10 +168,6 @@ def part_names(name: str, dtype: str) -> list[str]:
     return [f"{name}.re", f"{name}.im"] if dtype in PARTS else [name]
 
 
-def _children(node: Expr) -> tuple[Expr, ...]:
-    if node.op == "load":
-        return tuple(x for i in node.extra[1] for x in i.data())
-    if node.op == "index":
-        return tuple(node.extra.data())
-    # The rare value is computed behind a branch, what it shares with others before.
-    return node.args[::2] if node.op == "select_rare" else node.args
+def _children(node: Expr) -> Sequence[Expr]:
+    """What must have a value before `node`: not a rare value, which is computed behind a branch."""
+    return node.args[::2] if node.op == "select_rare" else below(node)

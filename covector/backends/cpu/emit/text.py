@@ -159,4 +159,5 @@ _END: Final[dict[str, Callable[..., str]]] = {
     "br": lambda to: f"  br label %{to.name}",
     "if": lambda c, a, b: f"  br i1 {c.ref}, label %{a.name}, label %{b.name}",
     "ret": lambda: "  ret void",
+    "give": lambda v: f"  ret {v.typed}",
 }
