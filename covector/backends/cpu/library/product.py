@@ -21,6 +21,9 @@ _GEMV_FLOPS: Final = 1 << 16
 #: ... and so wide: BLAS packs the other operand anew for each part.
 _GEMM_WIDTH: Final = 256
 _GEMV_WIDTH: Final = 16
+#: Two parts of a single matrix product may be so small and so narrow.
+_HALF_FLOPS: Final = 1 << 22
+_HALF_WIDTH: Final = 80
 #: A batch of fewer large products is cut inside them.
 _FEW: Final = 8
 
@@ -41,6 +44,8 @@ def cut(kind: str, batch: int, m: int, n: int, k: int) -> Cut:
         return Cut(BATCH, batch, max(1, -(-flops // one)))
     along, count = (ROWS, m) if m >= n else (COLUMNS, n)
     pairs = round(min(count / (2 * width), one / (2 * flops)))
+    if kind == "gemm" and count >= 2 * _HALF_WIDTH and one >= 2 * _HALF_FLOPS:
+        pairs = max(pairs, 1)
     return Cut(along, count, _up(count, 2 * pairs) if pairs else count)
 
 
