@@ -59,8 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     rows = chosen_rows(options.rows)
     if options.list:
         for row in rows:
-            goal = "" if row.goal is None else f" (goal: {row.goal} of JAX's time)"
-            print(f"{row.name}: {row.what}{goal}")
+            print(f"{row.name}: {row.what}{report.goals(row)}")
         return 0
     plan = Plan(
         subject=options.subject,
@@ -68,13 +67,14 @@ def main(argv: list[str] | None = None) -> int:
         alternations=options.alternations,
         runs=1 if options.quick else options.runs,
         threads=options.threads,
-        batch_seconds=0.02 if options.quick else 0.1,
+        batch_seconds=0.02 if options.quick else 0.05,
     )
     facts = machine.describe(plan.threads)
     measurements = Driver(plan, lambda line: print(line, file=sys.stderr, flush=True)).measure(rows)
     facts["load at the end"] = machine.load()
 
     print(report.text_table(plan, measurements))
+    print("\n".join(report.torch_lines(measurements)))
     print(f"Goals: {report.summary(measurements)}.")
     for measurement in measurements:
         if measurement.fault is not None:

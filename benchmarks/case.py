@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks import limits
 from benchmarks.rows import ROWS
 
 BATCHES = 3  # per turn; the best counts, as a disturbance only ever adds time
+LONG = 0.25  # seconds of a batch above which a turn has only one
 
 
 def leaves(value: Any) -> list[Any]:
@@ -22,24 +24,43 @@ def leaves(value: Any) -> list[Any]:
     return [value]
 
 
+def replaced(value: Any, change: Any) -> Any:
+    """Nested lists, tuples and dicts with `change(array)` in the place of each NumPy array."""
+    match value:
+        case dict():
+            return {key: replaced(item, change) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(replaced(item, change) for item in value)
+    return change(value) if isinstance(value, np.ndarray) else value
+
+
 class Case:
-    """The function of a row, built with one library, and its arguments there."""
+    """The function of a row, built with one library, and its arguments there.
 
-    def __init__(self, name: str, library: Any) -> None:
-        row = ROWS[name]
-        self.library = None if library is np else library
+    A library is known by its name: `numpy`, `torch` and `torch.compile` have their own versions of
+    a row; all others have the API of the row's `build`.
+    """
+
+    def __init__(self, row_name: str, name: str, module: Any) -> None:
+        row = ROWS[row_name]
+        self.library = None if name in ("numpy", "torch", "torch.compile") else module
         self.arguments = row.draw()
-        if self.library is None:
-            if row.by_hand is None:
-                raise ValueError(f"row {name} has no NumPy version")
-            self.function = row.by_hand
-            return
+        if name == "numpy":
+            self.function = self.wanted(row.by_hand, row_name, name)
+        elif self.library is None:
+            self.arguments = replaced(self.arguments, module.from_numpy)
+            self.function = self.wanted(row.in_torch, row_name, name)(module)
+            if name == "torch.compile":
+                self.function = module.compile(self.function)
+        else:
+            placed = replaced(self.arguments, module.numpy.asarray)
+            self.arguments = module.block_until_ready(placed)
+            self.function = row.build(module)
 
-        def place(leaf: Any) -> Any:
-            return library.numpy.asarray(leaf) if isinstance(leaf, np.ndarray) else leaf
-
-        self.arguments = library.block_until_ready(library.tree.map(place, self.arguments))
-        self.function = row.build(library)
+    def wanted(self, version: Any, row_name: str, name: str) -> Any:
+        if version is None:
+            raise ValueError(f"row {row_name} has no version for {name}")
+        return version
 
     def call(self) -> Any:
         result = self.function(*self.arguments)
@@ -72,4 +93,22 @@ class Case:
 
     def time(self) -> float:
         """Seconds per call: the best of a few batches."""
-        return min(self.timer.repeat(BATCHES, self.calls)) / self.calls
+        first = self.timer.timeit(self.calls)
+        others = self.timer.repeat(BATCHES - 1, self.calls) if first < LONG else []
+        return min(first, *others) / self.calls if others else first / self.calls
+
+
+class LimitCase:
+    """The machine as a side of a row: the time that what the row says it needs would take."""
+
+    def __init__(self, row_name: str) -> None:
+        limit = ROWS[row_name].limit
+        if limit is None:
+            raise ValueError(f"row {row_name} does not say what it needs of the machine")
+        self.limit = limit
+
+    def prepare(self, batch_seconds: float) -> None:
+        """Nothing to choose: what is measured does not depend on the row."""
+
+    def time(self) -> float:
+        return limits.best(self.limit)

@@ -1,6 +1,7 @@
 """Runs rows in alternating worker processes: A B C, A B C, …; compares results before any time."""
 
 import contextlib
+import importlib.util
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -23,15 +24,22 @@ class Plan:
     alternations: int = 5
     runs: int = 2
     threads: int = 1
-    batch_seconds: float = 0.1
+    batch_seconds: float = 0.05
 
     def sides(self, row: Row) -> list[str]:
         """The libraries that run the row, each named by its place in the comparison."""
-        has_numpy = row.by_hand is not None or row.kind is Kind.IMPORT
-        return ["subject", "reference", "numpy"] if has_numpy else ["subject", "reference"]
+        sides = ["subject", "reference"]
+        if row.by_hand is not None or row.kind is Kind.IMPORT:
+            sides.append("numpy")
+        if row.in_torch is not None and importlib.util.find_spec("torch") is not None:
+            sides += ["torch", "torch.compile"]
+        if row.limit is not None:
+            sides.append("limit")
+        return sides
 
     def library(self, side: str) -> str:
-        return {"subject": self.subject, "reference": self.reference, "numpy": "numpy"}[side]
+        named = {"subject": self.subject, "reference": self.reference, "limit": "machine"}
+        return named.get(side, side)
 
 
 @dataclass
@@ -69,12 +77,15 @@ class Measurement:
         """The ratio to the reference as each run alone would have it."""
         return [median(run) for run in self.ratios("reference") if run]
 
+    def meets(self, side: str) -> bool | None:
+        """Whether the goal of the ratio to one side is met; None without such a goal."""
+        goal, ratio = self.row.goals().get(side), self.ratio(side)
+        return None if goal is None else ratio is not None and ratio <= goal
+
     def met(self) -> bool | None:
-        """Whether the goal is met; None without a goal."""
-        if self.row.goal is None:
-            return None
-        ratio = self.ratio("reference")
-        return ratio is not None and ratio <= self.row.goal
+        """Whether all goals are met; None without a goal."""
+        verdicts = [self.meets(side) for side in self.row.goals()]
+        return all(verdicts) if verdicts else None
 
 
 class WrongResult(Exception):
@@ -103,8 +114,8 @@ def check_equal(
 
 
 def check_results(row: Row, results: dict[str, list[np.ndarray]]) -> None:
-    for side in ("subject", "numpy"):
-        if side in results:
+    for side in results:
+        if side != "reference":
             try:
                 check_equal(row, results["reference"], results[side], types=side == "subject")
             except WrongResult as error:
@@ -172,7 +183,10 @@ class Driver:
                 process = stack.enter_context(self.start(side, self.folder(cache, side), row.kind))
                 self.greet(process)
                 processes[side] = process
-        check_results(row, {side: processes[side].ask("first", row.name)[1] for side in sides})
+        computing = [side for side in sides if side != "limit"]
+        check_results(row, {side: processes[side].ask("first", row.name)[1] for side in computing})
+        if "limit" in sides:
+            processes["limit"].ask("limit", row.name)
         for side in sides:
             processes[side].ask("prepare", self.plan.batch_seconds)
         for side in self.turns(sides):
@@ -192,7 +206,7 @@ class Driver:
                 for side in sides:  # fills the caches: the library's, and Python's own of bytecode
                     self.one_process(row, side, caches[side])
             if row.kind is Kind.WARM:
-                self.check_filled({side: caches[side] for side in sides if side != "numpy"})
+                self.check_filled({side: caches[side] for side in ("subject", "reference")})
             results: dict[str, list[np.ndarray]] = {}
             for turn, side in enumerate(self.turns(sides)):
                 cache = caches[side]

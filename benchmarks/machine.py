@@ -7,7 +7,7 @@ import subprocess
 from datetime import UTC, datetime
 from pathlib import Path
 
-PACKAGES = ("numpy", "llvmlite", "scipy", "scipy-openblas32", "jax", "jaxlib")
+PACKAGES = ("numpy", "llvmlite", "scipy", "scipy-openblas32", "jax", "jaxlib", "torch")
 PREFIXES = ("COVECTOR_", "JAX_", "XLA_", "OPENBLAS_", "OMP_", "MKL_")
 
 

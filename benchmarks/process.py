@@ -18,7 +18,6 @@ CACHES = {
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     },
     "covector": {"COVECTOR_COMPILATION_CACHE_DIR": "{}", "COVECTOR_CACHE_DIR": "{}"},
-    "numpy": {},
 }
 # JAX keeps a cache only where a variable asks for it, and its first call is faster without, since
 # it has nothing to write: so it gets one only for the rows that read it.
@@ -39,7 +38,8 @@ def environment(library: str, threads: int, cache: Path, *, reads_cache: bool) -
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "COVECTOR_NUM_THREADS"):
         result[name] = str(threads)
     if reads_cache or library in CACHES_UNASKED:
-        result |= {name: value.format(cache) for name, value in CACHES[library].items()}
+        variables = CACHES.get(library, {})
+        result |= {name: value.format(cache) for name, value in variables.items()}
     return result
 
 

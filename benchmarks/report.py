@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.driver import Measurement, Plan
+from benchmarks.row import Row
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (0.0, "ns"))
 SCALE = {"s": 1.0, "ms": 1e3, "µs": 1e6, "ns": 1e9}
@@ -18,8 +19,33 @@ def show_seconds(seconds: float | None) -> str:
     return f"{seconds * SCALE[unit]:.3g} {unit}"
 
 
-def show_ratio(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.3f}"
+def show_ratio(measurement: Measurement, side: str) -> str:
+    """The ratio beside its goal, if it has one: `0.250 ≤ 0.30`, or `0.350 > 0.30` if missed."""
+    ratio, goal = measurement.ratio(side), measurement.row.goals().get(side)
+    if ratio is None or goal is None:
+        return "–" if ratio is None else f"{ratio:.3f}"
+    sign = "≤" if measurement.meets(side) else ">"
+    return f"{ratio:.3f} {sign} {goal:.2f}"
+
+
+def show_share(measurement: Measurement) -> str:
+    """How much of what the machine could do was done, beside its goal: `87% ≥ 85%`."""
+    ratio, goal = measurement.ratio("limit"), measurement.row.share
+    if ratio is None or goal is None:
+        return "–" if ratio is None else f"{1 / ratio:.0%}"
+    sign = "≥" if measurement.meets("limit") else "<"
+    return f"{1 / ratio:.0%} {sign} {goal:.0%}"
+
+
+def goals(row: Row) -> str:
+    """All goals of a row, in words."""
+    words = {
+        "of JAX's time": row.goal,
+        "of NumPy's time": row.numpy_goal,
+        "of the machine's limit": row.share,
+    }
+    said = [f"{goal} {of}" for of, goal in words.items() if goal is not None]
+    return f" (goal: {', '.join(said)})" if said else ""
 
 
 def verdict(measurement: Measurement) -> str:
@@ -42,23 +68,35 @@ def cells(measurement: Measurement) -> list[str]:
         show_seconds(measurement.typical(side) if good else None)
         for side in ("subject", "reference", "numpy")
     ]
-    goal = measurement.row.goal
     return [
         measurement.row.name,
         *times,
-        show_ratio(measurement.ratio("reference")),
-        "–" if goal is None else f"≤ {goal:.2f}",
+        show_ratio(measurement, "reference"),
+        show_ratio(measurement, "numpy"),
+        show_share(measurement),
         verdict(measurement),
-        show_ratio(measurement.ratio("numpy")),
         agreement(measurement),
     ]
 
 
 def heading(plan: Plan) -> list[str]:
     return [
-        "row", plan.subject, plan.reference, "numpy", f"/ {plan.reference}", "goal", "", "/ numpy",
-        "runs differ",
+        "row", plan.subject, plan.reference, "numpy", f"/ {plan.reference}", "/ numpy", "limit",
+        "goals", "runs differ",
     ]  # fmt: skip
+
+
+TORCH = ("torch", "torch.compile")
+
+
+def torch_lines(measurements: Sequence[Measurement]) -> list[str]:
+    """Beside PyTorch, where it was there and a row has a version for it."""
+    return [
+        f"`{m.row.name}`: {m.ratio(side):.3f} of {side}'s time, {show_seconds(m.typical(side))}"
+        for m in measurements
+        for side in TORCH
+        if m.ratio(side) is not None
+    ]
 
 
 def text_table(plan: Plan, measurements: Sequence[Measurement]) -> str:
@@ -92,7 +130,9 @@ whole measurement was made {runs} times with new processes; by how much their ra
 
 {table}
 
-Goals: {summary}.
+Goals: {summary}. "limit" is the share of what the machine can do: memory copied, or multiply-adds,
+whichever takes longer for what a call must move and compute; both measured in turn with the rows.
+{torch}
 
 {rows}
 
@@ -113,6 +153,7 @@ def markdown(plan: Plan, measurements: Sequence[Measurement], facts: dict[str, s
         runs=plan.runs,
         table="\n".join(map(line, [head, rule, *map(cells, measurements)])),
         summary=summary(measurements),
+        torch="".join(f"\n- {line}" for line in torch_lines(measurements)),
         rows="\n".join(f"- `{m.row.name}`: {m.row.what}" for m in measurements),
         facts="\n".join(f"- {name}: {value}" for name, value in facts.items()),
     )
@@ -124,11 +165,11 @@ def as_json(plan: Plan, measurements: Sequence[Measurement], facts: dict[str, st
             "row": measurement.row.name,
             "what": measurement.row.what,
             "kind": measurement.row.kind.name.lower(),
-            "goal": measurement.row.goal,
+            "goals": measurement.row.goals(),
             "verdict": verdict(measurement),
             "fault": measurement.fault,
             "ratio": measurement.ratio("reference"),
-            "ratio_numpy": measurement.ratio("numpy"),
+            "ratios": {side: measurement.ratio(side) for side in measurement.seconds},
             "ratio_by_run": measurement.run_ratios(),
             "seconds": measurement.seconds,
         }

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.limits import Limit
+
 
 class Kind(enum.Enum):
     """What is timed, and in which process."""
@@ -23,10 +25,17 @@ class Row:
     """One workload, defined once for all libraries that have the same API.
 
     `build` takes the library (the module `covector`, or `jax`) and gives the function to call;
-    `inputs` draws its arguments, as NumPy arrays, which each side gets as its own arrays; `by_hand`
-    is the same function in NumPy, where that makes sense. `goal` is the highest good ratio
-    of the times, Covector's over JAX's. `rtol` bounds the difference of the results, relative to
-    the largest value of each; 0 asks for equality.
+    `inputs` draws its arguments, as NumPy arrays, which each side gets as its own arrays. `rtol`
+    bounds the difference of the results, relative to the largest value of each; 0 asks for
+    equality.
+
+    Partners that a row may have: `by_hand`, the same function in NumPy or SciPy; `in_torch`, which
+    takes the module `torch` and gives the function, used where PyTorch is installed, at once and
+    through `torch.compile`; `limit`, what the call must move and compute, so that the machine
+    itself is a side.
+
+    Goals, all on Covector's time: `goal`, the highest good ratio to JAX's; `numpy_goal`, to
+    NumPy's; `share`, the least good share of the machine's limit.
     """
 
     name: str
@@ -37,6 +46,10 @@ class Row:
     inputs: Callable[[np.random.Generator], tuple[Any, ...]]
     build: Callable[[Any], Callable[..., Any]]
     by_hand: Callable[..., Any] | None = field(default=None)
+    in_torch: Callable[[Any], Callable[..., Any]] | None = field(default=None)
+    numpy_goal: float | None = None
+    limit: Limit | None = None
+    share: float | None = None
 
     def draw(self) -> tuple[Any, ...]:
         """The arguments: the same in every process."""
@@ -46,6 +59,17 @@ class Row:
         """Decorate the NumPy version with this; it takes the same arguments."""
         self.by_hand = by_hand
         return by_hand
+
+    def torch(self, build: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Decorate what builds the PyTorch version with this; that takes tensors."""
+        self.in_torch = build
+        return build
+
+    def goals(self) -> dict[str, float]:
+        """The highest good ratio by the side that it is a ratio to."""
+        least = None if self.share is None else 1 / self.share
+        named = {"reference": self.goal, "numpy": self.numpy_goal, "limit": least}
+        return {side: goal for side, goal in named.items() if goal is not None}
 
 
 ROWS: dict[str, Row] = {}
@@ -57,6 +81,9 @@ def row(
     inputs: Callable[[np.random.Generator], tuple[Any, ...]] = lambda rng: (),
     kind: Kind = Kind.STEADY,
     rtol: float = 1e-5,
+    numpy_goal: float | None = None,
+    limit: Limit | None = None,
+    share: float | None = None,
 ) -> Callable[[Callable[[Any], Any]], Row]:
     """Register the decorated `build` function under its name; its docstring says what it is."""
 
@@ -66,7 +93,13 @@ def row(
             raise ValueError(f"two rows are called {name}")
         if not build.__doc__:
             raise ValueError(f"row {name} has no docstring to say what it measures")
-        ROWS[name] = Row(name, build.__doc__.splitlines()[0], kind, goal, rtol, inputs, build)
+        if share is not None and limit is None:
+            raise ValueError(f"row {name} has a share as goal, but does not say of what limit")
+        what = build.__doc__.splitlines()[0]
+        ROWS[name] = Row(
+            name, what, kind, goal, rtol, inputs, build,
+            numpy_goal=numpy_goal, limit=limit, share=share,
+        )  # fmt: skip
         return ROWS[name]
 
     return register

@@ -12,15 +12,19 @@ import time
 import traceback
 from typing import Any
 
+# Sides whose name is not that of the module to import. All others but NumPy have JAX's API.
+MODULES = {"torch": "torch", "torch.compile": "torch", "machine": "benchmarks.limits"}
+
 
 def import_timed(name: str) -> tuple[Any, float]:
     """The module and its `numpy`, and the seconds that both took."""
+    alike = name != "numpy" and name not in MODULES
     began = time.perf_counter()
-    library = importlib.import_module(name)
-    if name != "numpy":
+    library = importlib.import_module(MODULES.get(name, name))
+    if alike:
         importlib.import_module(f"{name}.numpy")
     seconds = time.perf_counter() - began
-    for room in ("lax", "nn", "random") if name != "numpy" else ():
+    for room in ("lax", "nn", "random", "scipy.linalg") if alike else ():
         importlib.import_module(f"{name}.{room}")
     return library, seconds
 
@@ -29,6 +33,7 @@ class Worker:
     """Each public method answers the request of its name. Holds one case at a time."""
 
     def __init__(self, name: str) -> None:
+        self.name = name
         self.library, self.import_seconds = import_timed(name)
         self.cases = importlib.import_module("benchmarks.case")
         self.case: Any = None
@@ -40,8 +45,12 @@ class Worker:
 
     def first(self, row: str) -> tuple[float, list[Any]]:
         self.case = None  # frees the previous row's arrays before this one's are made
-        self.case = self.cases.Case(row, self.library)
+        self.case = self.cases.Case(row, self.name, self.library)
         return self.case.first()
+
+    def limit(self, row: str) -> None:
+        """Before `prepare`, where the machine itself is the side: there is no first call."""
+        self.case = self.cases.LimitCase(row)
 
     def prepare(self, batch_seconds: float) -> None:
         self.case.prepare(batch_seconds)

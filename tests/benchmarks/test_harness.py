@@ -5,9 +5,10 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import report
-from benchmarks.case import Case, leaves
+from benchmarks import limits, report
+from benchmarks.case import Case, LimitCase, leaves
 from benchmarks.driver import Driver, Measurement, Plan, WrongResult, check_equal
+from benchmarks.limits import Limit
 from benchmarks.process import CACHES, Process, WorkerError, environment
 from benchmarks.row import Kind, Row
 from benchmarks.rows import ROWS
@@ -15,16 +16,17 @@ from benchmarks.rows import ROWS
 PAIR = Plan(subject="jax", reference="jax", alternations=2, runs=1, batch_seconds=0.002)
 
 
-def make_row(*, goal=0.5, rtol=1e-3):
-    return Row("sum", "a sum", Kind.STEADY, goal, rtol, lambda rng: (), lambda lib: lib.numpy.sum)
+def make_row(*, goal=0.5, rtol=1e-3, **kwargs):
+    inputs, build = (lambda rng: ()), (lambda lib: lib.numpy.sum)
+    return Row("sum", "a sum", Kind.STEADY, goal, rtol, inputs, build, **kwargs)
 
 
-def measured(subject, reference, **kwargs):
+def measured(subject, reference, others=None, **kwargs):
     measurement = Measurement(make_row(**kwargs))
-    for run, turns in enumerate(zip(subject, reference, strict=True)):
-        for mine, theirs in zip(*turns, strict=True):
-            measurement.add("subject", run, mine)
-            measurement.add("reference", run, theirs)
+    for side, runs in {"subject": subject, "reference": reference, **(others or {})}.items():
+        for run, turns in enumerate(runs):
+            for seconds in turns:
+                measurement.add(side, run, seconds)
     return measurement
 
 
@@ -32,6 +34,7 @@ def test_every_row_says_what_it_is_and_draws_the_same_inputs_again():
     for name, row in ROWS.items():
         assert row.what, name
         assert row.goal is None or 0 < row.goal <= 1, name
+        assert row.goals() or row.by_hand or row.limit, name
     first, second = (leaves(ROWS["mlp"].draw()) for _ in range(2))
     assert all(np.array_equal(a, b) for a, b in zip(first, second, strict=True))
 
@@ -47,6 +50,43 @@ def test_ratio_is_the_median_over_the_turns_of_all_runs():
 def test_missed_goal():
     assert measured([[3.0]], [[4.0]]).met() is False
     assert measured([[3.0]], [[4.0]], goal=None).met() is None
+
+
+def test_all_goals_of_a_row_have_to_be_met():
+    others = {"numpy": [[2.0]], "limit": [[0.9]]}
+    kwargs = {"goal": 0.5, "numpy_goal": 0.6, "limit": Limit(bytes=1), "share": 0.85}
+    good = measured([[1.0]], [[4.0]], others, **kwargs)
+    assert good.met() is True
+    assert report.cells(good)[4:8] == ["0.250 ≤ 0.50", "0.500 ≤ 0.60", "90% ≥ 85%", "pass"]
+    for other, worse in (("numpy", 1.5), ("limit", 0.5)):
+        bad = measured([[1.0]], [[4.0]], {**others, other: [[worse]]}, **kwargs)
+        assert [bad.meets(side) for side in ("reference", other)] == [True, False]
+        assert report.cells(bad)[7] == "miss"
+    assert "0.6 of NumPy's time, 0.85 of the machine's limit" in report.goals(good.row)
+
+
+def test_the_machine_is_a_side_of_rows_that_say_what_they_need(monkeypatch):
+    assert PAIR.sides(make_row(limit=Limit(bytes=1))) == ["subject", "reference", "limit"]
+    monkeypatch.setattr(limits, "COPIED", 1 << 20)
+    monkeypatch.setattr(limits, "ROUNDS", 1000)
+    case = LimitCase("gelu")
+    case.prepare(0.001)
+    assert 1e-4 < case.time() < 1
+    moving, computing = limits.best(Limit(bytes=1e9)), limits.best(Limit(multiply_adds=1e9))
+    assert max(moving, computing) == pytest.approx(limits.best(Limit(1e9, 1e9)), rel=0.9)
+    with pytest.raises(ValueError, match="eager_add does not say"):
+        LimitCase("eager_add")
+
+
+def test_torch_is_a_side_where_it_is_installed(monkeypatch):
+    row = make_row()
+    row.torch(lambda torch: torch.sum)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert PAIR.sides(row) == ["subject", "reference"]
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    assert PAIR.sides(row) == ["subject", "reference", "torch", "torch.compile"]
+    beside = measured([[1.0]], [[4.0]], {"torch": [[2.0]]})
+    assert report.torch_lines([beside]) == ["`sum`: 0.500 of torch's time, 2 s"]
 
 
 ONES = np.ones(3, np.float32)
@@ -76,7 +116,7 @@ def test_right_results_pass():
 
 
 def test_case_counts_calls_until_a_batch_is_long_enough():
-    case = Case("eager_add", np)
+    case = Case("eager_add", "numpy", np)
     _, (result,) = case.first()
     v, w = ROWS["eager_add"].draw()
     np.testing.assert_array_equal(result, v + w)
