@@ -68,8 +68,8 @@ def _depth(eqn: Equation) -> float:
     out = eqn.outvars[0].aval
     if eqn.op.name == "dot_general":
         return (left.size * right.size / max(out.size * _batch(eqn), 1)) ** 0.5
-    features = max((n for n in right.shape if n in out.shape), default=1)
-    return right.size / max(features, 1)
+    numbers: Sequence[Sequence[int]] = eqn.op.params["dimension_numbers"]
+    return right.size / max(right.shape[numbers[1][0]], 1)
 
 
 def _batch(eqn: Equation) -> float:

@@ -28,6 +28,23 @@ from covector.lax._collectives import (
 )
 from covector.lax._contract import batch_matmul, dot, dot_general
 from covector.lax._control import fori_loop, map, scan, while_loop
+from covector.lax._convolution import (
+    conv,
+    conv_general_dilated,
+    conv_general_dilated_local,
+    conv_general_dilated_patches,
+    conv_transpose,
+    conv_with_general_padding,
+)
+from covector.lax._convolution_shapes import (
+    ConvDimensionNumbers,
+    ConvGeneralDilatedDimensionNumbers,
+    conv_dimension_numbers,
+    conv_general_permutations,
+    conv_general_shape_tuple,
+    conv_shape_tuple,
+    conv_transpose_shape_tuple,
+)
 from covector.lax._elementwise import (
     abs,
     acos,
@@ -194,6 +211,8 @@ from covector.lax._windows import padtype_to_pads, reduce_window, reduce_window_
 
 __all__ = [
     "AccuracyMode",
+    "ConvDimensionNumbers",
+    "ConvGeneralDilatedDimensionNumbers",
     "DotDimensionNumbers",
     "GatherDimensionNumbers",
     "GatherScatterMode",
@@ -244,6 +263,17 @@ __all__ = [
     "concatenate",
     "cond",
     "conj",
+    "conv",
+    "conv_dimension_numbers",
+    "conv_general_dilated",
+    "conv_general_dilated_local",
+    "conv_general_dilated_patches",
+    "conv_general_permutations",
+    "conv_general_shape_tuple",
+    "conv_shape_tuple",
+    "conv_transpose",
+    "conv_transpose_shape_tuple",
+    "conv_with_general_padding",
     "convert_element_type",
     "cos",
     "cosh",

@@ -356,26 +356,19 @@ def _convolve(who: str, a: Any, v: Any, mode: str, precision: Any, preferred: An
     if swapped:
         x, y = y, x
     n, m = x.size, y.size
-    full = _full_convolution(x, y, precision, user_dtype(preferred, who))
-    if mode == "full":
-        return full
-    start = (m - 1) // 2 if mode == "same" else m - 1
-    if mode == "same" and who == "correlate" and not swapped:
+    start, length = 0, n + m - 1
+    if mode != "full":
+        start = (m - 1) // 2 if mode == "same" else m - 1
+        length = n if mode == "same" else n - m + 1
+    if mode == "same" and who == "correlate" and swapped:
         start = m // 2
-    length = n if mode == "same" else n - m + 1
-    return ops.shape.slice_along(full, 0, start, start + length)
-
-
-def _full_convolution(x: Any, y: Any, precision: Any, wanted: Any) -> Any:
-    """Shifted copies of the longer array, weighted by the shorter one.
-
-    Row k of the copies is x moved by k: rows of x and m zeros, read with rows one shorter.
-    """
-    n, m = x.size, y.size
-    rows = ops.shape.pad(ops.shape.broadcast_in_dim(x, (m, n), (1,)), 0, [(0, 0, 0), (0, m, 0)])
-    flat = ops.shape.reshape(rows, (m * (n + m),))
-    shifted = ops.shape.reshape(ops.shape.slice_along(flat, 0, 0, m * (n + m - 1)), (m, n + m - 1))
-    return _products.product(y, shifted, ((0,), (0,)), precision=precision, wanted=wanted)
+    padding = (m - 1 - start, start + length - n)
+    plain = ops.convolution.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2))
+    op = ops.convolution.ConvGeneralDilated(
+        (1,), (padding,), (1,), (1,), plain, 1, 1, precision, user_dtype(preferred, who)
+    )
+    window = ops.shape.rev(ops.shape.reshape(y, (1, 1, m)), (2,))
+    return ops.shape.reshape(op(ops.shape.reshape(x, (1, 1, n)), window), (length,))
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:

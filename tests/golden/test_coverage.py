@@ -12,7 +12,7 @@ from covector.ir.op import REASONS, Op
 import covector  # noqa: F401  isort: skip
 
 #: To change with the primitives: one that is added adds eight rules, or reasons why not.
-PRIMITIVES = 176
+PRIMITIVES = 178
 COUNTS = {
     "integer": 34,
     "not linear": 110,
@@ -20,8 +20,8 @@ COUNTS = {
     "call": 3,
     "host": 6,
     "collective": 40,
-    "stated": 1196,
-    "decomposed": 19,
+    "stated": 1211,
+    "decomposed": 20,
     "missing": 0,
 }
 
