@@ -87,12 +87,13 @@ class Node:
 
 def native_rule(op: Op) -> str:
     """Which of its rules the planner uses without a library: 'kernel', 'push', 'cumulate',
-    'each' (a program of one element), 'control' (of nested programs), or ''."""
+    'each' (a program of one element), 'small_matrices' (of one small matrix), 'control' (of nested
+    programs), or ''."""
     for rule in ("kernel", "push", "cumulate"):
         if has_rule(op, rule):
             return rule
-    if op.name == "each":
-        return "each"
+    if op.name in ("each", "small_matrices"):
+        return op.name
     return "control" if op.name in CONTROL else ""
 
 

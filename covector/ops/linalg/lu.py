@@ -13,7 +13,7 @@ from covector.ir.op import Absent, Library, Linear, Sample
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.gather import GatherDimensionNumbers
-from covector.ops.linalg import parts
+from covector.ops.linalg import parts, small
 from covector.ops.linalg.parts import INT32, MatrixOp, matmul, triangle
 from covector.ops.linalg.triangular import triangular_solve
 
@@ -86,6 +86,11 @@ class Lu(MatrixOp):
     def library(self, a: ShapedArray) -> Library | None:
         """LAPACK's getrf."""
         return Library("lu") if a.size else None
+
+    def per_matrix(self, a: small.Matrix) -> list[Any]:
+        """Elimination."""
+        found = small.Elimination(a)
+        return [found.factors(), found.pivots(), found.order()]
 
     def decompose(self, a: Any) -> list[Any]:
         """Nothing is swapped in an empty matrix."""
@@ -305,6 +310,24 @@ class LuSolve(MatrixOp):
         else:
             back = LuSolve("T" if self.trans == "N" else "N")(a, lu, order, ct)
         return [None, None, None, back]
+
+    def per_matrix(self, a: small.Matrix, lu: small.Matrix, order: small.Vector,
+                   b: small.Matrix) -> list[small.Matrix]:  # fmt: skip
+        """The steps of the elimination itself, if they are known; else as `decompose` says."""
+        if self.trans == "C":  # that of the conjugate is the conjugate
+            (x,) = LuSolve("T").per_matrix(a, lu, order, small.conjugated(b))
+            return [small.conjugated(x)]
+        found, sides, plain = small.Elimination(a), small.transposed(b), self.trans == "N"
+        if (lu, order) == (found.factors(), found.order()):
+            solve = found.solved if plain else found.solved_transposed
+            return [small.transposed([solve(v) for v in sides])]
+        if plain:
+            low = [small.substituted(lu, small.reordered(v, order), True, True) for v in sides]
+            return [small.transposed([small.substituted(lu, v, False, False) for v in low])]
+        back = small.transposed(lu)
+        up = [small.substituted(back, v, True, False) for v in sides]
+        up = [small.substituted(back, v, False, True) for v in up]
+        return [small.transposed([small.restored(v, order) for v in up])]
 
     def decompose(self, a: Any, lu: Any, order: Any, b: Any) -> Any:
         """Two triangular systems, and the permutation."""

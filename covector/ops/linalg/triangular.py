@@ -13,7 +13,7 @@ from covector.ir.op import Absent, Library, Linear, Sample
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.families import like
-from covector.ops.linalg import parts
+from covector.ops.linalg import parts, small
 from covector.ops.linalg.parts import MatrixOp, matmul, triangle
 
 
@@ -55,6 +55,10 @@ class Cholesky(MatrixOp):
     def library(self, a: ShapedArray) -> Library | None:
         """LAPACK's potrf."""
         return Library("cholesky") if a.size else None
+
+    def per_matrix(self, a: small.Matrix) -> list[small.Matrix]:
+        """Column after column."""
+        return [small.cholesky(a)]
 
     def decompose(self, a: Any) -> Any:
         """Nothing of nothing."""
@@ -192,6 +196,16 @@ class TriangularSolve(MatrixOp):
         flags = (self.left_side, self.lower, self.transpose_a,
                  self.conjugate_a and parts.is_complex(a), self.unit_diagonal)  # fmt: skip
         return Library("triangular_solve", flags)
+
+    def per_matrix(self, a: small.Matrix, b: small.Matrix) -> list[small.Matrix]:
+        """Substitution, for each right side."""
+        a = small.conjugated(a) if self.conjugate_a else a
+        lower = self.lower != (self.transpose_a == self.left_side)
+        if self.transpose_a == self.left_side:
+            a = small.transposed(a)
+        sides = small.transposed(b) if self.left_side else b
+        found = [small.substituted(a, v, lower, self.unit_diagonal) for v in sides]
+        return [small.transposed(found) if self.left_side else tuple(found)]
 
     def decompose(self, a: Any, b: Any) -> Any:
         """With the conjugate taken before."""
