@@ -14,7 +14,9 @@ from covector import dtypes, tree
 from covector.api.arguments import check_callable, check_values
 from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
+from covector.ir.values import typeof
 from covector.ops.callback import VMAP_METHODS, DebugCallback, IoCallback, PureCallback
+from covector.runtime.array import from_numpy
 
 _logger = logging.getLogger("covector.debug")
 
@@ -179,6 +181,11 @@ class _Checker(string.Formatter):
         return ""
 
 
+def _given(x: np.ndarray) -> Any:
+    """What a program gives a callback, as an array: nobody writes to its memory any more."""
+    return from_numpy(x, typeof(x), give=True)
+
+
 class _Flat:
     """A callback as a function of flat arrays, that gives flat arrays."""
 
@@ -203,12 +210,10 @@ class _Flat:
         return tree.unflatten(self.out_tree, op(*leaves))
 
     def __call__(self, *arrays: np.ndarray) -> list[Any]:
-        given = iter(arrays)
-        count = len(arrays) + len(self.fixed)
-        leaves = [self.fixed[k] if k in self.fixed else next(given) for k in range(count)]
-        args, kwargs = tree.unflatten(self.in_tree, [
-            x if isinstance(x, str) else as_array(np.asarray(x)) for x in leaves
-        ])  # fmt: skip
+        leaves: list[Any] = [_given(np.asarray(x)) for x in arrays]
+        for k, text in self.fixed.items():  # in order of their places
+            leaves.insert(k, text)
+        args, kwargs = tree.unflatten(self.in_tree, leaves)
         out = self.callback(*args, **kwargs)
         if self.ignore_result:
             return []

@@ -1,6 +1,6 @@
 """Calls of Python from inside a program: for a value, for an effect, or to look at values.
 
-No backend compiles these: a program that holds one is run operation by operation, on the host.
+A compiled program calls back into Python for these (`compiler.callbacks`, `runtime.callbacks`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VMAP_METHODS = ("sequential", "sequential_unrolled", "expand_dims", "broadcast_a
                 "legacy_vectorized")  # fmt: skip
 
 
-class _Callback(Op, registered=False):
+class Callback(Op, registered=False):
     """`callback(*arrays)` gives the results, a flat sequence."""
 
     multiple_results = True
@@ -64,7 +64,7 @@ class _Callback(Op, registered=False):
         return ops.control.over_batch(self, size, args, dims)
 
 
-class PureCallback(_Callback):
+class PureCallback(Callback):
     """A Python function without side effects, called as often as the program likes."""
 
     name = "pure_callback"
@@ -109,7 +109,7 @@ def _with_axis(method: str, x: Any, dim: int | None, size: int) -> Any:
     return ops.shape.broadcast_in_dim(one, (size, *shape[1:]), tuple(range(len(shape))))
 
 
-class IoCallback(_Callback):
+class IoCallback(Callback):
     """A Python function with side effects, called once for each time that it is reached."""
 
     name = "io_callback"
@@ -133,7 +133,7 @@ class IoCallback(_Callback):
         yield Sample(IoCallback(_plus_one, (aval,), False), (aval,), smooth=False)
 
 
-class DebugCallback(_Callback):
+class DebugCallback(Callback):
     """A Python function that looks at values; it has no results, and no derivative matters."""
 
     name = "debug_callback"

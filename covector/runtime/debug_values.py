@@ -1,20 +1,20 @@
 """The options `debug_nans` and `debug_infs`: every result is looked at, and the culprit is named.
 
 While one of them is set in some thread, the trace at the bottom runs `watched` in place of
-`dispatch.evaluate`; while none is, nothing here is called.  A program whose result is bad is run
-again, operation by operation, into loops and branches, from its result back to the operation that
-made the first bad value of it.
+`dispatch.evaluate`; while none is, nothing here is called.  Compiled programs look at their results
+themselves (`debug_code`).  A program whose result is bad is run again, operation by operation, into
+loops and branches, from its result back to the operation that made the first bad value of it.
 """
 
 from __future__ import annotations
 
+import cmath
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from covector import dtypes
 from covector._base.config import config
 from covector._base.context import context, current_trace
 from covector._base.options import Option
@@ -23,8 +23,10 @@ from covector.ir.jaxpr import ClosedJaxpr, Equation, Literal, Var
 from covector.ir.op import Op
 from covector.ops.call import Call, Jit
 from covector.ops.control import Cond, LinearSolve, Scan, While
+from covector.ops.control.parts import silent_parts
 from covector.runtime import array as arrays
 from covector.runtime import dispatch
+from covector.runtime.debug_code import can_be_bad, with_test
 from covector.trace.evaluate import EvalTrace
 from covector.trace.stage import read_literal
 
@@ -48,17 +50,18 @@ def install(trace: EvalTrace) -> None:
     """Lets the options act on what `trace` evaluates."""
     _bottom[:] = [trace]
     config.on_change(_on_option)
-    _switch()
+    switch()
 
 
 def _on_option(option: Option, event: str) -> None:
     """Called with the lock of the configuration held."""
     if option.name in NAMES:
         _scopes[0] += {"enter": 1, "exit": -1}.get(event, 0)
-        _switch()
+        switch()
 
 
-def _switch() -> None:
+def switch() -> None:
+    """Looks at results if somebody wants it, and at none otherwise."""
     wanted = _scopes[0] > 0 or any(getattr(type(config), name) for name in NAMES)
     _bottom[0].process = watched if wanted else dispatch.evaluate  # type: ignore[method-assign]
 
@@ -74,11 +77,27 @@ def watched(op: Op, args: Sequence[Any]) -> Any:
         return dispatch.evaluate(op, args)
     _local.inside = True  # what an operation is made of is its own affair
     try:
+        tested = _tested(op) if isinstance(op, Jit) else None
+        if tested is not None:
+            *out, bad = dispatch.evaluate(tested, args)
+            if bad:
+                look(op, args, out)
+            return out
         out = dispatch.evaluate(op, args)
         look(op, args, out if op.multiple_results else [out])
     finally:
         _local.inside = False
     return out
+
+
+def _tested(op: Jit) -> Jit | None:
+    """The program with the test compiled in; None if there is nothing to test."""
+    kinds = config.debug_nans, config.debug_infs
+    known = op.__dict__.setdefault("_tested", {})
+    if kinds not in known:
+        closed = with_test(op.jaxpr, *kinds)
+        known[kinds] = None if closed is None else Jit(closed, op.label)
+    return known[kinds]
 
 
 def look(op: Op, args: Sequence[Any], outs: Sequence[Any]) -> None:
@@ -88,12 +107,24 @@ def look(op: Op, args: Sequence[Any], outs: Sequence[Any]) -> None:
             _refuse(op, args, k, x)
 
 
+def executable(op: Jit, avals: tuple[Any, ...]) -> Any:
+    """What `watched` runs for a program on arguments of these types, or None; if it has machine
+    code, its last result is the test.
+    """
+    tested = _tested(op)
+    return None if tested is None else dispatch.executable_of(tested, avals)
+
+
 def what_is_wrong(x: Any) -> str:
     """'nan' or 'inf' if the array has one and it is looked for, else ''."""
-    if not dtypes.issubdtype(x.dtype, np.inexact) or not x.size:
+    aval = x.aval
+    if not can_be_bad(aval):
         return ""
     elements = arrays.host(x)
-    if np.isfinite(elements).all():
+    if aval.shape:
+        if np.isfinite(elements).all():
+            return ""
+    elif cmath.isfinite(elements.item()):
         return ""
     if config.debug_nans and np.isnan(elements).any():
         return "nan"
@@ -102,7 +133,9 @@ def what_is_wrong(x: Any) -> str:
 
 def _refuse(op: Op, args: Sequence[Any], which: int, value: Any) -> None:
     kind = what_is_wrong(value)
-    found = _blame(op, args, which) or Blame(op.name, None, ())
+    once_more = _without_effects(op)
+    found = _blame(once_more, args, which) if once_more is not None else None
+    found = found or Blame(op.name, None, ())
     source = found.source or context.source or user_frame()
     lines = [f"invalid value ({kind}) encountered in {found.name}"]
     if source is not None:
@@ -110,9 +143,20 @@ def _refuse(op: Op, args: Sequence[Any], which: int, value: Any) -> None:
         if source.text:
             lines.append(f"    {source.text}")
     lines += found.notes
-    if isinstance(op, Jit):
+    if once_more is None:
+        lines.append("What made it is not known: io_callback cannot be called a second time.")
+    elif isinstance(op, Jit):
         lines.append(f"It is a value of the compiled function {op.label}, run again to find it.")
     raise FloatingPointError("\n".join(lines))
+
+
+def _without_effects(op: Op) -> Op | None:
+    """The operation without callbacks that have no results; None if it has others with effects."""
+    if not op.effects:
+        return op
+    params = {k: silent_parts(v) for k, v in op.params.items()}
+    quiet = op.with_params(**params)
+    return None if quiet.effects else quiet
 
 
 class Blame(NamedTuple):
@@ -142,8 +186,6 @@ def _in_program(closed: ClosedJaxpr, args: Sequence[Any], which: int) -> Blame |
         return dispatch.as_array(read_literal(v) if isinstance(v, Literal) else env[v])
 
     for eqn in body.eqns:
-        if eqn.effects and not eqn.outvars:
-            continue  # it looked at values the first time
         out = _run(eqn.op, [read(v) for v in eqn.invars])
         env.update(zip(eqn.outvars, out, strict=True))
         made.update((v, eqn) for v in eqn.outvars)

@@ -104,19 +104,20 @@ def silent(closed: ClosedJaxpr) -> ClosedJaxpr:
         if eqn.effects and all(isinstance(v, DropVar) for v in eqn.outvars):
             continue
         if eqn.effects:
-            inner = {k: _silent(v) for k, v in eqn.params.items()}
+            inner = {k: silent_parts(v) for k, v in eqn.params.items()}
             eqn = eqn.replace(op=eqn.op.with_params(**inner))
         eqns.append(eqn)
     return ClosedJaxpr(closed.jaxpr.replace(eqns=eqns), closed.consts)
 
 
-def _silent(field: Any) -> Any:
+def silent_parts(field: Any) -> Any:
+    """A field of an operation, with `silent` applied to the programs it holds."""
     if isinstance(field, ClosedJaxpr):
         return silent(field)
     if isinstance(field, tuple):
         items = cast("tuple[Any, ...]", field)
         if any(isinstance(x, ClosedJaxpr) for x in items):
-            return tuple(_silent(x) for x in items)
+            return tuple(silent_parts(x) for x in items)
     return cast("Any", field)
 
 

@@ -355,6 +355,16 @@ class Builder:
         outer.block = after
         return self._merge(after, ends) if orelse is not None else []
 
+    def leave_if(self, condition: Value, first: Callable[[], object]) -> None:
+        """Returns from the function, here and now, where the condition holds, after `first`."""
+        here = self.scopes[-1]
+        out, after = self.block("leave"), self.block("after")
+        here.block.end = ("if", condition, out, after)
+        self.scopes.append(Scope(out, "rare"))
+        first()
+        self.scopes.pop().block.end = ("ret",)
+        here.block = after
+
     def _merge(self, block: Block, ends: list[tuple[list[Value], Block]]) -> list[Value]:
         level, out = len(self.scopes) - 1, []
         for values in zip(*(values for values, _ in ends), strict=True):
