@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, final
 
 import numpy as np
 
@@ -13,11 +12,10 @@ from covector._base.boundary import api_boundary
 from covector.api.arguments import avals_of, check_callable, check_values, name_of
 from covector.api.arrays import as_array
 from covector.api.custom_rules import (
-    Nondiff,
     SymbolicZero,
+    WithRule,
     by_position,
     check_like_function,
-    look_like,
     merged,
     pair_of,
     path_in,
@@ -32,7 +30,8 @@ from covector.trace.tracer import Tracer, tangent_aval
 from covector.transforms.custom import CustomCall
 
 
-class custom_jvp:
+@final
+class custom_jvp(WithRule):
     """A function with its own rule for the derivative; the rule also serves reverse mode.
 
     Args:
@@ -54,30 +53,9 @@ class custom_jvp:
     2.0
     """
 
-    __class_getitem__: Any = classmethod(cast("Any", types.GenericAlias))
-
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: Sequence[str] = (),
-    ) -> None:
-        check_callable(fun, "custom_jvp")
-        self.fun = fun
-        self._nondiff = Nondiff(fun, nondiff_argnums, nondiff_argnames, "custom_jvp")
-        self.nondiff_argnums = self._nondiff.numbers
+    def _without_rule(self) -> None:
         self.jvp: Any = None
         self.symbolic_zeros = False
-        look_like(self, fun)
-
-    def __getattr__(self, name: str) -> Any:
-        """Anything else is the function's."""
-        if name == "fun":
-            raise AttributeError(name)
-        return getattr(self.fun, name)
-
-    def __repr__(self) -> str:
-        return f"<custom_jvp of {name_of(self.fun)}>"
 
     def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
         """Set the rule `jvp(*nondiff, primals, tangents) -> (result, its tangent)`.

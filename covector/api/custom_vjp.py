@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable, Sequence
 from typing import Any, cast, final
 
@@ -15,11 +14,10 @@ from covector._base.errors import UnexpectedTracerError
 from covector.api.arguments import avals_of, check_callable, check_values, name_of
 from covector.api.arrays import as_array
 from covector.api.custom_rules import (
-    Nondiff,
     SymbolicZero,
+    WithRule,
     by_position,
     check_like_function,
-    look_like,
     merged,
     pair_of,
     path_in,
@@ -80,7 +78,8 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 _map = tree.map
 
 
-class custom_vjp:
+@final
+class custom_vjp(WithRule):
     """A function with its own rule for reverse mode.
 
     Args:
@@ -102,31 +101,10 @@ class custom_vjp:
     (2.0, 2.0)
     """
 
-    __class_getitem__: Any = classmethod(cast("Any", types.GenericAlias))
-
-    def __init__(
-        self,
-        fun: Callable[..., Any],
-        nondiff_argnums: Sequence[int] = (),
-        nondiff_argnames: Sequence[str] = (),
-    ) -> None:
-        check_callable(fun, "custom_vjp")
-        self.fun = fun
-        self._nondiff = Nondiff(fun, nondiff_argnums, nondiff_argnames, "custom_vjp")
-        self.nondiff_argnums = self._nondiff.numbers
+    def _without_rule(self) -> None:
         self.fwd: Any = None
         self.bwd: Any = None
         self.symbolic_zeros = self.optimize_remat = False
-        look_like(self, fun)
-
-    def __getattr__(self, name: str) -> Any:
-        """Anything else is the function's."""
-        if name == "fun":
-            raise AttributeError(name)
-        return getattr(self.fun, name)
-
-    def __repr__(self) -> str:
-        return f"<custom_vjp of {name_of(self.fun)}>"
 
     def defvjp(
         self,

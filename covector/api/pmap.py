@@ -203,10 +203,14 @@ class _Plan:
     def _spec(self, axis: int | None) -> PartitionSpec:
         return PartitionSpec() if axis is None else PartitionSpec(*[None] * axis, self.name)
 
+    def _is_placed(self, x: Array) -> bool:
+        sharding = x.sharding
+        return isinstance(sharding, NamedSharding) and sharding.mesh in self.meshes.values()
+
     def placed(self, result: Any, args: Any, kwargs: Any) -> Any:
         """Concrete results as arrays spread over the devices."""
         leaves, structure = tree.flatten(result)
-        if not any(type(x) is Array for x in leaves):
+        if all(type(x) is not Array or self._is_placed(x) for x in leaves):
             return result
         mesh = self.mesh(self.axes(args, kwargs)[3])
         places = flatten_axes(self.out_axes, structure, "pmap out_axes")

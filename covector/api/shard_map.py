@@ -22,10 +22,11 @@ from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
 from covector.parallel.op import ShardMap, Spec, local_aval
+from covector.parallel.propagate import meshes
 from covector.parallel.region import Region
 from covector.parallel.varying import Names, varying
 from covector.runtime.array import Array
-from covector.sharding import NamedSharding, PartitionSpec, get_mesh
+from covector.sharding import Mesh, NamedSharding, PartitionSpec, get_mesh
 from covector.trace.cache import node_types, shared
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import AxisScope
@@ -143,6 +144,8 @@ class Call:
         self.fun, self.mesh, self.label = fun, mesh, name_of(fun)
         self.check, self.fresh = check, fresh
         self.mesh_axes = tuple((n, size) for n, size in mesh.shape_tuple if n in names)
+        if isinstance(mesh, Mesh):
+            meshes[self.mesh_axes] = mesh
 
     def __call__(
         self, in_tree: Any, leaves: Sequence[Any], in_specs: Sequence[PartitionSpec], out_specs: Any

@@ -13,7 +13,7 @@ from covector.ir.avals import ShapedArray
 from covector.ir.op import Op
 from covector.ir.values import typeof
 from covector.lax._arguments import as_array, axis_in, user_dtype
-from covector.trace.stage import trace_to_jaxpr
+from covector.lax._computation import lone_operation, reduced
 
 _REDUCTION = """{what} over `axes`, which the result lacks.
 
@@ -147,30 +147,16 @@ def reduce(
     >>> print(lax.reduce(jnp.array([[1, 2], [3, 4]]), 0, lax.add, (1,)))
     [3 7]
     """
-    leaves, structure = tree.flatten(operands)
-    inits, init_structure = tree.flatten(init_values)
-    if structure != init_structure:
-        raise ValueError(
-            f"reduce: operands and init_values must be trees of one structure; got {structure} "
-            f"and {init_structure}"
-        )
+    leaves, inits, structure, combine = reduced(
+        "reduce", operands, init_values, computation, ValueError
+    )
     dimensions = tuple(map(operator.index, dimensions))
-    _check_reduce(leaves, inits)
     shape = typeof(leaves[0]).shape
     kept = ops.reduce.ReduceMax(dimensions).result(ShapedArray(shape, bool)).shape
-
-    def combine(xs: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
-        out = computation(tree.unflatten(structure, xs), tree.unflatten(structure, ys))
-        found, given = tree.flatten(out)
-        if given != structure:
-            raise TypeError(
-                f"reduce: computation must give a tree like its arguments; got {given}, wanted "
-                f"{structure}"
-            )
-        return found
-
-    monoid = _monoid(combine, leaves)
-    if monoid is not None:
+    if not dimensions:  # nothing to combine
+        return tree.unflatten(structure, [as_array(x) for x in leaves])
+    monoid = lone_operation(combine, leaves, "reduce")
+    if monoid in _MONOIDS:
         total = getattr(ops.reduce, _MONOIDS[monoid])(leaves[0], dimensions)
         changes = not _is_identity(monoid, inits[0], typeof(total).dtype)
         out = [ops.by_name(monoid)(total, inits[0]) if changes else as_array(total)]
@@ -178,41 +164,6 @@ def reduce(
         rows = [_rows(x, kept, dimensions) for x in leaves]
         out = _combine_rows(combine, rows, inits, kept)
     return tree.unflatten(structure, out)
-
-
-def _check_reduce(leaves: Sequence[Any], inits: Sequence[Any]) -> None:
-    avals, init_avals = [typeof(x) for x in leaves], [typeof(x) for x in inits]
-    if not avals:
-        raise ValueError("reduce: wanted at least one operand")
-    if any(a.shape for a in init_avals):
-        raise ValueError(f"reduce found non-scalar initial value: {[a.shape for a in init_avals]}")
-    if any(a.shape != avals[0].shape for a in avals):
-        raise TypeError(f"reduce: operands must have equal shapes; got {[a.shape for a in avals]}")
-    if any(
-        a.dtype != b.dtype and type(x) not in (int, float)
-        for a, b, x in zip(avals, init_avals, inits, strict=True)
-    ):
-        raise TypeError(
-            f"reduce: operands and initial values must have the same dtypes; got "
-            f"{[a.str_short() for a in avals]} and {[a.str_short() for a in init_avals]}"
-        )
-
-
-def _monoid(combine: Callable[..., list[Any]], leaves: Sequence[Any]) -> str | None:
-    """The name of the one operation that `combine` is, if a reduction by it exists."""
-    if len(leaves) != 1:
-        return None
-    scalar = ShapedArray((), typeof(leaves[0]).dtype)
-
-    def combined(x: Any, y: Any) -> list[Any]:
-        return combine([x], [y])
-
-    jaxpr = trace_to_jaxpr(combined, [scalar, scalar], "reduce").jaxpr
-    if len(jaxpr.eqns) != 1:
-        return None
-    (eqn,) = jaxpr.eqns
-    plain = {*eqn.invars} == {*jaxpr.invars} and [*eqn.outvars] == [*jaxpr.outvars]
-    return eqn.op.name if plain and eqn.op.name in _MONOIDS else None
 
 
 def _is_identity(monoid: str, init: Any, dtype: Any) -> bool:

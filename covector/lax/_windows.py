@@ -15,6 +15,7 @@ from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
 from covector.ir.values import as_numpy, typeof
 from covector.lax._arguments import as_array
+from covector.lax._computation import lone_operation, reduced
 from covector.ops.windows import WRITTEN_OUT, covered
 from covector.trace.stage import trace_to_jaxpr
 from covector.trace.tracer import is_concrete
@@ -116,53 +117,16 @@ def reduce_window(
     >>> print(lax.reduce_window(jnp.arange(6.0), 0.0, lax.add, (2,), (2,)))
     [1. 5. 9.]
     """
-    leaves, structure = tree.flatten(operand)
-    inits, init_structure = tree.flatten(init_value)
-    if structure != init_structure:
-        raise ValueError(
-            f"reduce_window: operand and init_value must be trees of one structure; got "
-            f"{structure} and {init_structure}"
-        )
-    _check(leaves, inits)
+    leaves, inits, structure, combine = reduced(
+        "reduce_window", operand, init_value, computation, TypeError
+    )
     shape = typeof(leaves[0]).shape
     how = _parameters(shape, window_dimensions, window_strides, padding, base_dilation,
                       window_dilation)  # fmt: skip
-
-    def combine(xs: Sequence[Any], ys: Sequence[Any]) -> list[Any]:
-        out = computation(tree.unflatten(structure, xs), tree.unflatten(structure, ys))
-        found, given = tree.flatten(out)
-        if given != structure:
-            raise TypeError(
-                f"reduce_window: computation must give a tree like its arguments; got {given}, "
-                f"wanted {structure}"
-            )
-        return found
-
     out = _by_monoid(combine, leaves, inits, how)
     if out is None:
         out = _combine_places(combine, leaves, inits, how)
     return tree.unflatten(structure, out)
-
-
-def _check(leaves: Sequence[Any], inits: Sequence[Any]) -> None:
-    avals, init_avals = [typeof(x) for x in leaves], [typeof(x) for x in inits]
-    if not avals:
-        raise ValueError("reduce_window: wanted at least one operand")
-    if any(a.shape for a in init_avals):
-        raise TypeError(
-            "reduce_window: init_value must be scalars; got the shapes "
-            f"{[a.shape for a in init_avals]}"
-        )
-    if any(a.shape != avals[0].shape for a in avals):
-        raise TypeError(
-            f"reduce_window: operands must have equal shapes; got {[a.shape for a in avals]}"
-        )
-    for a, b, x in zip(avals, init_avals, inits, strict=True):
-        if a.dtype != b.dtype and type(x) not in (bool, int, float):
-            raise TypeError(
-                "reduce_window: operand and init_value must have the same dtypes; got "
-                f"{a.str_short()} and {b.str_short()}"
-            )
 
 
 def _parameters(
@@ -213,21 +177,8 @@ def _by_monoid(
     combine: Callable[..., list[Any]], leaves: list[Any], inits: list[Any], how: tuple[Any, ...]
 ) -> list[Any] | None:
     """The reduction by one known operation, if `combine` is one, with this initial value."""
-    if len(leaves) != 1:
-        return None
+    name = lone_operation(combine, leaves, "reduce_window")
     dtype = typeof(leaves[0]).dtype
-    scalar = ShapedArray((), dtype)
-
-    def combined(x: Any, y: Any) -> list[Any]:
-        return combine([x], [y])
-
-    jaxpr = trace_to_jaxpr(combined, [scalar, scalar], "reduce_window").jaxpr
-    if len(jaxpr.eqns) != 1:
-        return None
-    (eqn,) = jaxpr.eqns
-    name = eqn.op.name
-    if {*eqn.invars} != {*jaxpr.invars} or [*eqn.outvars] != [*jaxpr.outvars]:
-        return None
     if name not in _MONOIDS or (name in ("and", "or") and dtype != np.bool_):
         return None
     op = _MONOIDS[name](*how)

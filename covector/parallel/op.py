@@ -2,7 +2,7 @@
 
 Here all devices are computed together: the mesh axes become batch axes of the program, whose
 collectives are then sums, shifts, … along these.  So nothing can wait for anything, and the whole
-is one program for the compiler.
+is one program for the compiler.  Loops between collectives are left apart (apart.py).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Linear, Op, Sample
 from covector.ir.values import typeof
 from covector.ops.collective import Psum
+from covector.parallel.apart import set_apart
 from covector.parallel.samples import programs
 from covector.parallel.spmd import run_everywhere
 from covector.parallel.varying import varying
@@ -192,7 +193,8 @@ class ShardMap(Op):
     def _over(self, level: int, values: Sequence[Any]) -> list[Any]:
         """The program over the mesh axes from `level` on, which are the values' first axes."""
         if level == len(self.mesh_axes):
-            return eval_jaxpr(self.jaxpr.jaxpr, self.jaxpr.consts, *values)
+            body = set_apart(self.jaxpr.jaxpr, self.mesh_axes)
+            return eval_jaxpr(body, self.jaxpr.consts, *values)
         name, size = self.mesh_axes[level]
         dims = [0 if name in _used(spec) else None for spec in self.in_specs]
         outs, out_dims = batch_flat(

@@ -123,6 +123,14 @@ class Region(AxisScope):
         known.done = len(trace.eqns)
         return known.values.get(x.variable, NONE)
 
+    def names_of(self, program: ClosedJaxpr, given: Sequence[Names]) -> list[Names]:
+        """The axes along which the results of `program` may differ, where its arguments do so."""
+        return varying(program.jaxpr, given, [self._or_all(c) for c in program.consts])
+
+    def same_along(self, names: Names) -> tuple[Any, ...]:
+        """The axes that are not in `names`."""
+        return tuple(name for name, _ in self.mesh_axes if name not in names)
+
     def _given_to(self, trace: StageTrace) -> Sequence[Names]:
         if trace.parent is self:
             return self.given
@@ -131,8 +139,8 @@ class Region(AxisScope):
                 inputs.used = True
                 return inputs.given
         raise NotImplementedError(
-            "a reverse derivative in a function that is traced by itself (checkpoint, a rule of "
-            "its own) under shard_map: whether its values are the same on all devices is not "
-            "known there. Pass check_vma=False to shard_map, by which each device takes the "
-            "derivative of its own result (sum with psum where needed)"
+            "a reverse derivative in a function that is traced by itself under shard_map: whether "
+            "its values are the same on all devices is not known there. Pass check_vma=False to "
+            "shard_map, by which each device takes the derivative of its own result (sum with psum "
+            "where needed)"
         )

@@ -258,3 +258,43 @@ def test_program_text():
     assert "custom_jvp_call[" in text
     assert "b:f32[]* = sin a" in text
     assert " at 0x" not in text
+
+
+# What is batched: results that depend on a batched argument.
+
+
+def _apart(j):
+    f = j.m.custom_jvp(lambda x, y: (j.np.sin(x) * 2, j.np.cos(y)))
+
+    @f.defjvp
+    def _(primals, tangents):
+        (x, y), (dx, dy) = primals, tangents
+        return f(x, y), (5 * j.np.cos(x) * dx, -3 * j.np.sin(y) * dy)
+
+    return f
+
+
+@pytest.mark.parametrize("around", ["value", "jit", "jvp", "grad", "grad of jit"])
+def test_results_that_examples_share_are_not_batched(around):
+    x, y = np.arange(3, dtype="float32"), np.float32(0.5)
+
+    def run(j):
+        f = j.m.vmap(_apart(j), (0, None), (0, None))
+        f = j.m.jit(f) if "jit" in around else f
+        if around == "jvp":
+            return j.m.jvp(f, (x, y), (x + 1, y))
+        if "grad" in around:
+            return j.m.grad(lambda x, y: f(x, y)[0].sum() + 5 * f(x, y)[1], (0, 1))(x, y)
+        return f(x, y)
+
+    agree(run)
+
+
+def test_a_result_whose_tangent_differs_is_batched():
+    f = cv.custom_jvp(lambda x, factor: x)
+    f.defjvp(lambda p, t: (p[0], t[0] * p[1]))
+    factors = np.arange(3, dtype="float32")
+    for g in (f, cv.jit(f)):
+        total = cv.grad(lambda x, g=g: cv.vmap(g, (None, 0))(x, factors).sum())
+        assert float(total(2.0)) == 3.0
+    assert float(cv.vmap(f, (None, 0), None)(2.0, factors)) == 2.0

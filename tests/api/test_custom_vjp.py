@@ -343,3 +343,114 @@ def test_debugger_can_stop_in_the_rule_of_an_eager_gradient():
     f = rule(Ours, bwd=lambda r, g: (seen.append((float(r), float(g))), (g,))[1])
     cv.grad(lambda x: 2 * f(x))(1.0)
     assert seen == [(1.0, 2.0)]
+
+
+# What is batched: results that depend on a batched argument.
+
+
+def _apart(j):
+    """Of two arguments each result depends on one; the second cotangent takes both."""
+    f = j.m.custom_vjp(lambda x, y: (j.np.sin(x) * 2, j.np.cos(y)))
+    f.defvjp(
+        lambda x, y: (f(x, y), (x, y)),
+        lambda r, ct: (2 * j.np.cos(r[0]) * ct[0], -3 * j.np.sin(r[1]) * ct[1]),
+    )
+    return f
+
+
+BATCHES = {
+    "value": lambda j, f, x, y: f(x, y),
+    "jit": lambda j, f, x, y: j.m.jit(f)(x, y),
+    "gradient": lambda j, f, x, y: j.m.grad(
+        lambda x, y: f(x, y)[0].sum() + 5 * f(x, y)[1], (0, 1))(x, y),
+    "gradient of jit": lambda j, f, x, y: j.m.grad(
+        lambda x, y: j.m.jit(lambda x, y: f(x, y)[0].sum() + 5 * f(x, y)[1])(x, y), (0, 1))(x, y),
+    "twice": lambda j, f, x, y: j.m.vmap(f, (0, None), (0, None))(j.np.stack([x, x + 1]), y),
+    "in a batch": lambda j, f, x, y: j.m.vmap(f)(j.np.stack([x, x + 1]), j.np.stack([y, y + 1])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_results_that_examples_share_are_not_batched(name):
+    x, y = np.arange(3, dtype="float32"), np.float32(0.5)
+
+    def run(j):
+        f = j.m.vmap(_apart(j), (0, None), (0, None))
+        return BATCHES[name](j, f, j.np.asarray(x), j.np.asarray(y))
+
+    agree(run)
+
+
+def test_the_shared_result_has_one_cotangent():
+    """Its way back is taken once, though that of the other result sums over examples.
+
+    (JAX 0.10.2 takes it once an example.)
+    """
+    f = cv.custom_vjp(lambda x, y: (cnp.sin(x) * y, cnp.cos(y)))
+    f.defvjp(
+        lambda x, y: (f(x, y), (x, y)),
+        lambda r, ct: (cnp.cos(r[0]) * r[1] * ct[0], cnp.sin(r[0]) * ct[0] - cnp.sin(r[1]) * ct[1]),
+    )
+    x, y = cnp.arange(3.0), cnp.float32(0.5)
+
+    def loss(f):
+        def total(x, y):
+            a, b = cv.vmap(f, (0, None), (0, None))(x, y)
+            return a.sum() + 5 * b
+
+        return cv.grad(total, (0, 1))
+
+    plain = loss(lambda x, y: (cnp.sin(x) * y, cnp.cos(y)))(x, y)
+    for wrap in (lambda g: g, cv.jit):
+        for got, wanted in zip(wrap(loss(f))(x, y), plain, strict=True):
+            np.testing.assert_allclose(got, wanted, rtol=1e-6)
+
+
+def test_a_result_whose_way_back_differs_is_batched():
+    """The value is the same for all, its derivative is not."""
+    f = cv.custom_vjp(lambda x, factor: x)
+    f.defvjp(lambda x, factor: (x, factor), lambda factor, ct: (ct * factor, None))
+    factors = cnp.arange(3.0)
+
+    def total(x):
+        return cv.vmap(f, (None, 0))(x, factors).sum()
+
+    for wrap in (lambda g: g, cv.jit):
+        assert float(wrap(cv.grad(total))(2.0)) == 3.0
+    assert float(cv.vmap(f, (None, 0), None)(2.0, factors)) == 2.0
+    with pytest.raises(ValueError, match="mapped output but out_axes is None"):
+        cv.grad(lambda x: cv.vmap(f, (None, 0), None)(x, factors))(2.0)
+
+
+AROUND_REMAT = {
+    "gradient": lambda j, g: j.m.grad(g)(0.3),
+    "jit": lambda j, g: j.m.jit(j.m.grad(lambda x: j.np.cos(g(x))))(0.3),
+    "scan": lambda j, g: j.m.grad(
+        lambda x: j.m.lax.scan(lambda c, _: (g(c), None), x, None, length=3)[0])(0.3),
+    "vmap": lambda j, g: j.m.vmap(j.m.grad(g))(j.np.arange(3.0)),
+    "gradient of vmap": lambda j, g: j.m.grad(lambda x: j.m.vmap(g)(x).sum())(j.np.arange(3.0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", AROUND_REMAT)
+def test_optimize_remat(name):
+    """A forward rule under `checkpoint` leaves out the residuals in the first pass."""
+
+    def run(j):
+        f = j.m.custom_vjp(lambda x, n: j.np.sin(x) ** n, nondiff_argnums=(1,))
+        f.defvjp(
+            lambda x, n: (j.np.sin(x) ** n, (j.np.cos(x), x)),
+            lambda n, r, ct: (n * j.np.sin(r[1]) ** (n - 1) * r[0] * ct,),
+            optimize_remat=True,
+        )
+        return AROUND_REMAT[name](j, j.m.checkpoint(lambda x: f(x, 3)))
+
+    agree(run)
+
+
+def test_residuals_are_not_made_in_the_first_pass():
+    f = cv.custom_vjp(lambda x: cnp.sin(x))
+    f.defvjp(lambda x: (cnp.sin(x), cnp.cos(x)), lambda r, ct: (r * ct,), optimize_remat=True)
+    program = cv.make_jaxpr(lambda x: cv.vjp(cv.checkpoint(f), x)[0])(1.0)
+    assert "sin " in str(program)
+    assert "cos " not in str(program)

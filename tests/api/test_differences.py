@@ -165,6 +165,13 @@ class Level(enum.IntEnum):
     LOW = 1
 
 
+@row("`conv_general_dilated_patches` of infinite elements")
+def _(jax: Any) -> None:
+    x = np.array([[[1, np.inf, 2]]], np.float32)
+    for lib, wanted in ((jax, np.nan), (covector, 1.0)):
+        same(lib.lax.conv_general_dilated_patches(x, (2,), (1,), "VALID")[0, 0, 0], wanted)
+
+
 @row("members of an `IntEnum` in `result_type`")
 def _(jax: Any) -> None:
     assert jax.numpy.result_type(Level.LOW, np.int8) == np.int32
@@ -280,6 +287,18 @@ def _(jax: Any) -> None:
     assert "cond[" in text(covector)
 
 
+@row("an exception in a callback of a compiled function")
+def _(jax: Any) -> None:
+    def bad(x: Any) -> Any:
+        raise KeyError("no such thing")
+
+    for lib, error in ((jax, jax.errors.JaxRuntimeError), (covector, KeyError)):
+        like = lib.ShapeDtypeStruct((), np.float32)
+        f = lib.jit(lambda x, lib=lib, like=like: lib.pure_callback(bad, like, x))
+        with pytest.raises(error, match="no such thing"):
+            f(1.0).block_until_ready()
+
+
 @row("`vmap` of `while_loop` whose examples end at different times")
 def _(jax: Any) -> None:
     def text(lib: Any) -> str:
@@ -390,6 +409,79 @@ def _(jax: Any) -> None:
     )  # fmt: skip
 
 
+@row("`reduce` and `reduce_window` by a function of one's own")
+def _(jax: Any) -> None:
+    def total(lib: Any, how: str) -> Callable[[Any], Any]:
+        lax = lib.lax
+        if how == "window":
+            return lambda x: lax.reduce_window(x, 0.0, lambda a, b: a + b + a * b, (2,)).sum()
+        if how == "start":
+            return lambda c: lax.reduce_window(FOUR, c, lambda a, b: a + b + a * b, (2,)).sum()
+        return lambda c: lax.reduce(FOUR, np.float32(0), lambda a, b: a + c * b, (0,))
+
+    for how, at in (("window", FOUR), ("start", np.float32(0)), ("closure", np.float32(1))):
+        with pytest.raises((ValueError, TypeError, NotImplementedError)):
+            jax.grad(total(jax, how))(at)
+        f, step = total(covector, how), np.float32(1e-2)
+        change = (float(f(at + step)) - float(f(at - step))) / 0.02
+        found = np.sum(np.asarray(covector.grad(f)(at)))
+        np.testing.assert_allclose(found, change, rtol=1e-3)
+
+
+@row("second derivative of a `custom_vjp` with `optimize_remat` under `checkpoint`")
+def _(jax: Any) -> None:
+    def second(lib: Any) -> Any:
+        np_ = lib.numpy
+        f = lib.custom_vjp(np_.sin)
+        f.defvjp(
+            lambda x: (np_.sin(x), np_.cos(x)), lambda cos, ct: (cos * ct,), optimize_remat=True
+        )
+        return lib.grad(lib.grad(lib.checkpoint(f)))(0.5)
+
+    with pytest.raises(ValueError, match="Linearization"):
+        second(jax)
+    # The rule keeps the cosine as a residual, which is differentiated as any other value.
+    same(second(covector), -np.sin(np.float32(0.5)))
+
+
+@row("`vmap(f, out_axes=None)` of a result of a `custom_vjp` function that all examples share")
+def _(jax: Any) -> None:
+    def gradient(lib: Any) -> Any:
+        np_ = lib.numpy
+        f = lib.custom_vjp(lambda x, y: (x * y, np_.cos(y)))
+        f.defvjp(
+            lambda x, y: (f(x, y), (x, y)),
+            lambda r, ct: (r[1] * ct[0], r[0] * ct[0] - np_.sin(r[1]) * ct[1]),
+        )
+
+        def total(y: Any) -> Any:
+            each, shared = lib.vmap(f, (0, None), (0, None))(FOUR, y)
+            return each.sum() + shared
+
+        return lib.grad(total)(0.5)
+
+    same(gradient(covector), FOUR.sum() - np.sin(np.float32(0.5)))
+    same(gradient(jax), FOUR.sum() - 4 * np.sin(np.float32(0.5)))
+
+
+@row(
+    "a `custom_vjp` rule under `shard_map` that gives each device its part of the cotangent of an "
+    "argument which all devices share"
+)
+def _(jax: Any) -> None:
+    def gradient(lib: Any) -> Any:
+        mesh = lib.sharding.Mesh(np.array(lib.devices()[:1]), ("x",))
+        f = lib.custom_vjp(lambda w, v: w * v)
+        f.defvjp(lambda w, v: (w * v, (w, v)), lambda r, ct: ((r[1] * ct).sum(), r[0] * ct))
+        body = lambda w, v: lib.grad(lambda w: lib.lax.psum(f(w, v).sum(), "x"))(w)  # noqa: E731
+        mapped = lib.shard_map(body, mesh=mesh, in_specs=(lib.P(), lib.P("x")), out_specs=lib.P())
+        return mapped(np.float32(2), FOUR)
+
+    with pytest.raises(ValueError, match="bwd rule"):
+        gradient(jax)
+    same(gradient(covector), FOUR.sum())
+
+
 @row("a loop's carry that comes to differ between devices, under `shard_map`")
 def _(jax: Any) -> None:
     def total(lib: Any) -> Any:
@@ -449,3 +541,29 @@ def _(jax: Any) -> None:
         for world["step"] in (1.0, 10.0):
             found.append(float(lib.lax.scan(world["body"], 0.0, None, length=2)[0]))
         assert found == [2.0, last]
+
+
+@row("`debug_key_reuse` where `ks[0]`, an element of an array of keys, is read twice")
+def _(jax: Any) -> None:
+    for lib in (jax, covector):
+        with lib.debug_key_reuse(True):
+            keys = lib.random.split(lib.random.key(0))
+            keys[0]
+            if lib is covector:
+                lib.random.normal(keys[0])
+            with pytest.raises(lib.errors.KeyReuseError):
+                lib.random.normal(keys[0])
+
+
+@row("`debug_key_reuse` where a key is used again after `reshape` or `stack`")
+def _(jax: Any) -> None:
+    for lib in (jax, covector):
+        with lib.debug_key_reuse(True):
+            key = lib.random.key(0)
+            moved = key.reshape(1)
+            lib.random.normal(key)
+            if lib is jax:
+                lib.random.normal(moved[0])
+            else:
+                with pytest.raises(lib.errors.KeyReuseError):
+                    lib.random.normal(moved[0])

@@ -169,3 +169,61 @@ def test_jits_that_donate_and_those_that_do_not_are_apart() -> None:
     y = cnp.ones(3)
     jit(f)(y)
     assert not y.is_deleted()
+
+
+@needs_native
+def test_later_calls_take_memory_too() -> None:
+    """Those that the entry point runs by itself."""
+
+    def update(x: Any, g: Any) -> Any:
+        return x - 0.5 * g, g.sum()
+
+    step = jit(update, donate_argnums=0)
+    x, g = cnp.arange(5.0), cnp.ones(5)
+    place = address(x)
+    for k in range(6):
+        old = x
+        x, total = step(x, g)
+        assert address(x) == place
+        assert old.is_deleted()
+        assert float(total) == 5.0
+        np.testing.assert_allclose(x, np.arange(5) - 0.5 * (k + 1))
+    with pytest.raises(RuntimeError, match=r"donated to a call of update, first called at test_d"):
+        old + 1
+    with pytest.raises(RuntimeError, match="has been deleted"):
+        step(old, g)
+    with pytest.raises(ValueError, match="passed or captured a second time"):
+        step(x, x)
+    view = np.asarray(x)  # whoever looks at the memory keeps it
+    before = view.copy()
+    y, _ = step(x, g)
+    assert x.is_deleted()
+    np.testing.assert_array_equal(view, before)
+    np.testing.assert_allclose(y, before - 0.5)
+    np.testing.assert_allclose(step(np.ones(5, "float32"), g)[0], np.full(5, 0.5))
+    np.testing.assert_allclose(step(y, g)[0], before - 1)
+
+
+def test_trees_given_up_again_and_again() -> None:
+    step = jit(lambda t, k: {n: v * k for n, v in t.items()}, donate_argnums=0)
+    t = {"a": cnp.ones(3), "b": cnp.ones((2, 2))}
+    for _ in range(4):
+        old, t = t, step(t, 2.0)
+        assert all(v.is_deleted() for v in old.values())
+    np.testing.assert_array_equal(t["b"], np.full((2, 2), 16))
+
+
+def test_donation_to_a_pmap() -> None:
+    cv.config.update("num_cpu_devices", 4)
+    try:
+        step = cv.pmap(lambda x, g: x - g, donate_argnums=0)
+        x, g = cnp.zeros((4, 3)), cnp.ones((4, 3))
+        for _ in range(5):
+            old, x = x, step(x, g)
+            assert old.is_deleted()
+            assert x.sharding.num_devices == 4
+        np.testing.assert_array_equal(x, np.full((4, 3), -5))
+        with pytest.raises(RuntimeError, match=r"donated to (the|a) call of <lambda>"):
+            old + 1
+    finally:
+        cv.config.update("num_cpu_devices", -1)

@@ -67,7 +67,25 @@ def test_it_foretells_a_call() -> None:
     )
     assert f.explain({"w": 1.0}, np.ones(2)) == "f would be traced: x was f32[3], now f32[2]"
     assert f.explain({"w": 1.0, "b": 2.0}, cnp.ones(3)) == "f would be traced: params['b']: new"
-    assert "traced once" in f.explain()  # asking does not trace
+    assert len(lines(f.explain())) == 2  # asking does not trace
+
+
+def test_what_an_equal_function_traced_is_no_trace() -> None:
+    def make() -> Any:
+        return jit(lambda x: x * 3 + 7)
+
+    first, second = make(), make()
+    first(cnp.ones(3))
+    second(cnp.ones(3))
+    assert lines(first.explain())[0] == "<lambda> was traced once:"
+    told = lines(second.explain())
+    assert told[0] == "<lambda> was not traced, but shares the programs of equal functions:"
+    assert told[1].startswith("- (x: f32[3]), called at test_explain.py")
+    second(cnp.ones(4))
+    told = lines(second.explain())
+    assert told[0] == "<lambda> was traced once:"
+    assert told[2].startswith("1. (x: f32[4])")
+    assert told[2].endswith(": x was f32[3], now f32[4]")
 
 
 def test_static_values_and_structures() -> None:

@@ -41,7 +41,7 @@ def test_the_line_and_the_argument_are_named() -> None:
     assert "It was computed at test_leaks.py:" in said
     assert "from argument weight of f" in said
     assert "was used at test_leaks.py:" in said
-    assert "after the f that made it had ended" in said
+    assert "after the tracing of f that made it had ended" in said
     holder.state = None
 
 

@@ -248,13 +248,152 @@ def test_mesh_in_force_and_specs_left_out():
         (lambda: over(lambda x: x, "x", P())(Z), TypeError, "tree of PartitionSpec; got 'x'"),
         (lambda: over(lambda x: x, P(), P(), axis_names={"q"})(Z), ValueError, "has not"),
         (lambda: cv.shard_map(lambda x: x, out_specs=P())(Z), ValueError, "mesh cannot be empty"),
-        (lambda: over(cv.checkpoint(cv.grad(lambda x: x.sum())), P("x"), P("x"))(Z),
-         NotImplementedError, "traced by itself.*check_vma=False"),
     ],
 )  # fmt: skip
 def test_errors(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+# Derivatives in functions that are traced by themselves
+
+W = np.float32(0.7)
+V = np.arange(8, dtype=np.float32)
+
+
+def _loss(w, v):
+    return lax.psum(cnp.sin(w * v).sum(), "x")
+
+
+def _local(w, v):
+    return cnp.sin(w * v).sum()
+
+
+#: Functions of a number that all devices have and a vector that is cut; of the numbers that JAX
+#: 0.10.2 gives on four devices, the last, or all of a result that is the same for all.
+CHECKPOINTED = {
+    "gradient": (cv.checkpoint(lambda w, v: cv.grad(_loss)(w, v) * v), -73.4784),
+    "of a part": (cv.checkpoint(lambda w, v: cv.grad(_local)(w, v) * v), -73.4784),
+    "by the vector": (cv.checkpoint(cv.grad(_loss, 1)), 0.1306),
+    "in a branch": (
+        lambda w, v: lax.cond(w > 0, cv.checkpoint(lambda v: cv.grad(_local)(w, v) * v),
+                              lambda v: v, v), -73.4784,
+    ),
+    "in a loop": (
+        lambda w, v: v * 0 + lax.scan(
+            lambda c, _: (c + cv.checkpoint(lambda w: cv.grad(_loss)(w, v))(w), None),
+            w * 0, None, length=2)[0], -20.9938,
+    ),
+    "in a batch": (
+        lambda w, v: cv.vmap(cv.checkpoint(lambda v: cv.grad(lambda w: cnp.sin(w * v))(w)))(v),
+        -4.1264,
+    ),
+    "twice": (lambda w, v: v * 0 + cv.grad(lambda w: cv.checkpoint(cv.grad(_loss))(w, v))(w),
+              70.5718),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CHECKPOINTED)
+def test_derivatives_inside_a_checkpoint(name):
+    fun, wanted = CHECKPOINTED[name]
+    mesh = cv.make_mesh((4,), ("x",))
+    mapped = cv.shard_map(fun, mesh=mesh, in_specs=(P(), P("x")), out_specs=P("x"))
+    np.testing.assert_allclose(mapped(W, V)[-1], wanted, atol=1e-4)
+    np.testing.assert_allclose(cv.jit(mapped)(W, V)[-1], wanted, atol=1e-4)
+
+
+def _product(backward):
+    f = cv.custom_vjp(lambda w, v: cnp.sin(w * v))
+    f.defvjp(lambda w, v: (f(w, v), (w, v)), backward)
+    return f
+
+
+def _share(r, ct):
+    return cnp.cos(r[0] * r[1]) * r[1] * ct
+
+
+#: What a user's rule gives as the cotangent of a number that all devices have: the whole of it, by
+#: a collective or otherwise, or each device its part.
+WHOLE = {
+    "by vjp": (lambda r, ct: cv.vjp(lambda w, v: cnp.sin(w * v), *r)[1](ct), -10.4969),
+    "summed": (lambda r, ct: (lax.psum(_share(r, ct).sum(), "x"), ct), -10.4969),
+    "parts": (lambda r, ct: (_share(r, ct).sum(), ct), -10.4969),
+    "known": (lambda r, ct: (r[0], ct), 0.7),
+    "constant": (lambda r, ct: (cnp.float32(1), ct), 1.0),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_rules_see_whole_cotangents(name):
+    backward, wanted = WHOLE[name]
+    f = _product(backward)
+
+    def gradient(w, v):
+        return cv.grad(lambda w: lax.psum(f(w, v).sum(), "x"))(w)
+
+    mesh = cv.make_mesh((4,), ("x",))
+    mapped = cv.shard_map(gradient, mesh=mesh, in_specs=(P(), P("x")), out_specs=P())
+    np.testing.assert_allclose(mapped(W, V), wanted, rtol=1e-5)
+    np.testing.assert_allclose(cv.jit(mapped)(W, V), wanted, rtol=1e-5)
+    outside = cv.shard_map(
+        lambda w, v: lax.psum(f(w, v).sum(), "x"), mesh=mesh, in_specs=(P(), P("x")), out_specs=P()
+    )
+    np.testing.assert_allclose(cv.grad(outside)(W, V), wanted, rtol=1e-5)
+
+
+def test_rules_in_forward_mode():
+    """The transpose of a rule that sums over devices."""
+    f = _product(lambda r, ct: (lax.psum(_share(r, ct).sum(), "x"), ct * r[0]))
+    mesh = cv.make_mesh((4,), ("x",))
+    mapped = cv.shard_map(
+        lambda w, v: cv.jvp(lambda w: f(w, v), (w,), (cnp.ones_like(w),))[1],
+        mesh=mesh, in_specs=(P(), P("x")), out_specs=P("x"),
+    )  # fmt: skip
+    np.testing.assert_allclose(mapped(W, V), np.cos(W * V) * V, rtol=1e-5)
+
+
+# Loops that devices run apart
+
+
+def _states(w, x):
+    """A recurrent layer's gradient, averaged: loops, then a collective."""
+
+    def loss(w):
+        step = lambda h, row: (cnp.tanh(h @ w + row), None)  # noqa: E731
+        return (lax.scan(step, cnp.zeros(x.shape[1:], x.dtype), x)[0] ** 2).mean()
+
+    return w - lax.pmean(cv.grad(loss)(w), "i")
+
+
+def test_loops_are_run_by_each_device_apart():
+    rng = np.random.default_rng(0)
+    w, x = rng.normal(size=(32, 32)) * 0.1, rng.normal(size=(8, 60, 16, 32))
+    w, x = w.astype("float32"), x.astype("float32")
+    step = cv.pmap(_states, "i", in_axes=(None, 0))
+    text = step.lower(w, x).as_text("kernels")
+    assert "loop 8 times in 8 ranges" in text
+    assert "loop 60 times" in text
+    wanted = cv.vmap(_states, axis_name="i", in_axes=(None, 0))(w, x)
+    np.testing.assert_allclose(step(w, x), wanted, rtol=1e-4, atol=1e-6)
+    small = cv.pmap(_states, "i", in_axes=(None, 0)).lower(w[:2, :2], x[:, :5, :1, :2])
+    assert "ranges" not in small.as_text("kernels")
+
+
+def test_loops_apart_on_a_mesh_of_two_axes():
+    """Devices along one axis run apart, along both; shared matrices; a jit around the loop."""
+    w = np.eye(64, dtype="float32") * 0.5
+    x = np.random.default_rng(1).normal(size=(8, 4, 100, 16, 64)).astype("float32")
+
+    def local(w, x):
+        run = cv.jit(lambda x: lax.scan(lambda h, r: (cnp.sin(h @ w + r), None), x[0], x)[0])
+        return lax.psum(cv.vmap(cv.vmap(run))(x), "y").sum((0, 1))
+
+    def run(x, w):
+        return lax.scan(lambda h, r: (cnp.sin(h @ w + r), None), x[0], x)[0]
+
+    found = over(local, (P(), P(*XY)), P("x"))(w, x)
+    wanted = np.asarray(cv.vmap(cv.vmap(lambda x: run(x, w)))(x)).reshape(4, 2, 4, 16, 64)
+    np.testing.assert_allclose(found.reshape(4, 16, 64), wanted.sum((1, 2)), rtol=1e-4, atol=1e-5)
 
 
 # The values

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 from covector.backends.cpu import library
 from covector.backends.cpu.emit.kernel import emit_inline, inlines
 from covector.backends.cpu.emit.ssa import Builder, Value
+from covector.backends.cpu.emit.statements import SYMBOL
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
 from covector.backends.cpu.library.site import Operand, Site
@@ -48,10 +49,13 @@ class Driver:
     """
 
     __slots__ = (
+        "_declared",
         "_depth",
         "_frame",
         "_name",
+        "_parts",
         "_root",
+        "_shared",
         "b",
         "codes",
         "imported",
@@ -63,13 +67,16 @@ class Driver:
         self._root, self.target, self._name = program, target, name
         self.b = Builder(target.f16c)
         self._depth = 0  # of loops
+        self._shared = False  # whether this is part of a loop that is spread over threads
+        self._parts: list[str] = []  # functions beside the driver: ranges of such loops
+        self._declared: set[str] = set()
         self.kernels: dict[str, Kernel] = {}
         self.codes: dict[str, Callable[[], str]] = {}
         self.imported: dict[str, None] = {}
         self._frame = self.b.local(I64, _widest(program))
 
     def text(self) -> tuple[str, set[str]]:
-        """(the function, the declarations it needs)."""
+        """(the function and those beside it, the declarations they need)."""
         b, p = self.b, self._root
         inputs = [self._given(n) for n in range(len(p.inputs))]
         outputs = [
@@ -81,7 +88,8 @@ class Driver:
         b.scopes[-1].block.end = ("ret",)
         body, declared = function_body(b.blocks)
         head = f"define void @{ENTRY}(ptr %buffers, ptr %symbols) nounwind {{"
-        return f"{head}\n{body}\n}}\n", declared
+        functions = [*self._parts, f"{head}\n{body}\n}}\n"]
+        return "".join(functions), declared | self._declared
 
     def _given(self, position: int) -> Value:
         b = self.b
@@ -188,6 +196,9 @@ class Driver:
         """Rounds of a nested program; values that it can't make in place alternate between two
         buffers, and are copied home if they end in the other one.  Small values are variables
         on the stack, and are copied from one to the other."""
+        if step.ranges > 1 and not self._shared:
+            self._ranges(frame, step)
+            return
         b, p = self.b, frame.program
         places = [self._at(frame, s) for s in step.carry]
         small = [0 < p.slots[s].nbytes <= SMALL for s in step.carry]
@@ -246,6 +257,59 @@ class Driver:
         for place, home, s in zip(places, homes, step.carry, strict=True):
             if home is not place:
                 self._copy(place, home, p.slots[s].nbytes)
+
+    def _ranges(self, frame: Frame, step: Loop) -> None:
+        """Rounds that don't depend on each other: workers call a function of a range of them."""
+        b = self.b
+        slots = [*step.body_consts, *step.xs, *step.ys]
+        slots += [] if step.arena is None else [step.arena]
+        context = b.local(I64, max(len(slots), 1))
+        for n, s in enumerate(slots):
+            place = b.put("gep", PTR, (context, b.int(n)), I64)
+            b.effect("store", PTR, (self._at(frame, s), place), 8)
+        name = f"{ENTRY}.{len(self._parts)}"
+        self._parts.append(self._range(frame.program, step, name, slots))
+        part = Value("const", PTR, (), None, 0, f"@{name}")
+        given = (part, context, b.argument("symbols", PTR), b.int(0), b.int(step.ranges))
+        b.effect("effect", PTR, (*given, b.int(1)), SYMBOL)
+
+    def _range(self, p: Program, step: Loop, name: str, slots: list[int]) -> str:
+        """The function that runs the ranges `first .. last`, in the arena of the first one."""
+        outside = self.b, self._frame, self._depth
+        self.b = b = Builder(self.target.f16c)
+        self._frame, self._depth, self._shared = b.local(I64, _widest(p)), 1, True
+        given = b.argument("buffers", PTR)
+        first, last = b.argument("first", I64), b.argument("last", I64)
+        frame = Frame(p, {})
+        for n, s in enumerate(slots):
+            place = b.put("gep", PTR, (given, b.int(n)), PTR)
+            frame.pointers[s] = b.put("load", PTR, (place,), 8)
+        arena = None
+        if step.arena is not None:
+            size = b.int(p.slots[step.arena].nbytes // step.ranges)
+            arena = b.put("gep", PTR, (frame.pointers[step.arena], b.mul(first, size)), I8)
+        length = step.length or 0
+        each = b.int(-(-length // step.ranges))
+
+        def end(n: Value) -> Value:
+            rounds = b.mul(n, each)
+            return b.select(b.cmp("icmp slt", rounds, b.int(length)), rounds, b.int(length))
+
+        def one(row: Value, values: list[Value]) -> list[Value]:
+            rows = [self._row(frame, s, step, row) for s in (*step.xs, *step.ys)]
+            constants = [self._at(frame, s) for s in step.body_consts]
+            given = [*constants, *rows[: len(step.xs)]]
+            self.run(p.programs[step.body], given, rows[len(step.xs) :], arena)
+            return values
+
+        b.loop(end(first), end(last), 1, [], one)
+        b.scopes[-1].block.end = ("ret",)
+        body, declared = function_body(b.blocks)
+        self._declared |= declared
+        self.b, self._frame, self._depth = outside
+        self._shared = False
+        head = f"define internal void @{name}(ptr %buffers, ptr %symbols, i64 %first, i64 %last)"
+        return f"{head} nounwind {{\n{body}\n}}\n"
 
     def _variable(self, place: Value, nbytes: int) -> Value:
         """A variable on the stack that starts as what lies there."""
