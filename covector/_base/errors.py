@@ -12,7 +12,10 @@ from typing import Any
 def describe_tracer(tracer: Any) -> str:
     """What a user should read in place of a tracer's repr: ``traced array of type f32[3]``."""
     aval = getattr(tracer, "aval", None)
-    return f"traced array of type {aval}" if aval is not None else repr(tracer)
+    if aval is None:
+        return repr(tracer)
+    short = getattr(aval, "str_short", None)
+    return f"traced array of type {str(short()).rstrip('*') if callable(short) else aval}"
 
 
 def tracer_origin(tracer: Any) -> str:
@@ -21,11 +24,17 @@ def tracer_origin(tracer: Any) -> str:
     return str(tell()) if callable(tell) else ""
 
 
+def ways_out(tracer: Any) -> str:
+    """What its user can do, in his own names (the tracer's optional method ``ways_out``)."""
+    tell = getattr(tracer, "ways_out", None)
+    return str(tell()) if callable(tell) else ""
+
+
 def compose_message(headline: str, *details: str, advice: str = "", see: str = "") -> str:
     """Joins a headline, optional details, one piece of advice and a pointer into one message."""
     lines = [headline, *(detail for detail in details if detail)]
     if advice:
-        lines.append(advice)
+        lines.append(advice.rstrip())
     if see:
         lines.append(f"More: help(covector.errors.{see})")
     return "\n".join(lines)
@@ -82,10 +91,11 @@ class ConcretizationTypeError(JAXTypeError):
     def __init__(self, tracer: Any, context: str = ""):
         super().__init__(
             compose_message(
-                f"A concrete value is needed here, but this is a {describe_tracer(tracer)}, whose "
-                "value is known only when the compiled function runs.",
+                f"A concrete value is needed here, but this is a {describe_tracer(tracer)}: it has "
+                "no value while the function is traced.",
                 context,
                 tracer_origin(tracer),
+                advice=ways_out(tracer),
                 see=type(self).__name__,
             )
         )
@@ -111,11 +121,11 @@ class TracerBoolConversionError(ConcretizationTypeError):
         JAXTypeError.__init__(
             self,
             compose_message(
-                f"The truth value of a {describe_tracer(tracer)} was asked for, and it is known "
-                "only when the compiled function runs.",
+                f"The truth value of a {describe_tracer(tracer)} was asked for, and it has none "
+                "while the function is traced.",
                 tracer_origin(tracer),
-                advice="Choose values with numpy.where, loop with lax.while_loop; or make the "
-                "argument static.",
+                advice="Choose values with numpy.where, computations with lax.cond, loop with "
+                "lax.while_loop. " + ways_out(tracer),
                 see="TracerBoolConversionError",
             ),
         )
@@ -137,10 +147,10 @@ class TracerArrayConversionError(JAXTypeError):
     def __init__(self, tracer: Any):
         super().__init__(
             compose_message(
-                f"A {describe_tracer(tracer)} was asked for its numbers as a NumPy array; they are "
-                "known only when the compiled function runs.",
+                f"A {describe_tracer(tracer)} was asked for its numbers as a NumPy array; it has "
+                "none while the function is traced.",
                 tracer_origin(tracer),
-                advice="Use the covector.numpy function of the same name.",
+                advice="Use the covector.numpy function of the same name. " + ways_out(tracer),
                 see="TracerArrayConversionError",
             )
         )
@@ -162,11 +172,11 @@ class TracerIntegerConversionError(JAXTypeError):
     def __init__(self, tracer: Any):
         super().__init__(
             compose_message(
-                f"A {describe_tracer(tracer)} was used as a Python integer (__index__); its value "
-                "is known only when the compiled function runs.",
+                f"A {describe_tracer(tracer)} was used as a Python integer (__index__); it has no "
+                "value while the function is traced.",
                 tracer_origin(tracer),
                 advice="Index an array rather than a list, loop with lax.fori_loop rather than "
-                "range, or make the argument static.",
+                "range. " + ways_out(tracer),
                 see="TracerIntegerConversionError",
             )
         )
@@ -215,9 +225,17 @@ class UnexpectedTracerError(JAXTypeError):
 
 
 class KeyReuseError(JAXTypeError):
-    """One random key was consumed twice (checked under ``debug_key_reuse``).
+    """One random key was consumed twice (looked for under the option ``debug_key_reuse``).
 
-    Two draws with one key are equal or correlated. Split keys: ``key, sub = random.split(key)``.
+    Two draws with one key are equal or correlated. Every function of ``covector.random`` that
+    draws, and ``split``, consumes its key; ``fold_in`` does not. The message names both places.
+
+    Ways out:
+
+    * Make a key for each use: ``key, sub = random.split(key)``.
+    * In a loop: split in each round and carry the rest, scan over ``random.split(key, n)``, or
+      ``random.fold_in(key, i)``.
+    * The same numbers are meant: ``random.clone(key)``.
     """
 
     def __init__(self, message: str):
@@ -229,7 +247,11 @@ class InconclusiveDimensionOperation(Exception):
 
 
 class JaxRuntimeError(RuntimeError):
-    """A compiled program failed while it ran, or a device ran out of memory."""
+    """A compiled program failed while it ran, or a device ran out of memory.
+
+    ``RESOURCE_EXHAUSTED`` in the message says the latter. Ways out: smaller batches (``vmap`` with
+    ``chunk=``, ``lax.map`` with ``batch_size=``), ``checkpoint``, donated arguments.
+    """
 
 
 class JaxprTypeError(TypeError):

@@ -19,7 +19,6 @@ NOT_YET: Final = frozenset(
         "threefry_partitionable",
         "high_dynamic_range_gumbel",
         "softmax_custom_jvp",
-        "debug_key_reuse",
         "check_static_indices",
         "error_checking_behavior_nan",
         "error_checking_behavior_divide",

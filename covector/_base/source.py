@@ -110,6 +110,15 @@ class Source:
         """The line itself, stripped; empty if the file cannot be read."""
         return linecache.getline(self.filename, self.lineno).strip()
 
+    @property
+    def expression(self) -> str:
+        """The text of the call or operation itself, if it stands on one line; else empty."""
+        line, end_line, start, end = self._span()
+        if start is None or end is None or end_line != line:
+            return ""
+        raw = linecache.getline(self.filename, line).encode()  # columns count bytes
+        return raw[start:end].decode(errors="replace")
+
     def __repr__(self) -> str:
         return f"{os.path.basename(self.filename)}:{self.lineno} ({self.function})"
 

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from covector import dtypes, ops
+from covector._base.config import config
 from covector.ir.values import typeof
 from covector.numpy import _diagonals, _products, _reductions, _shape, convert
-from covector.numpy._arithmetic import safe_sqrt
+from covector.numpy._arithmetic import safe_sqrt, without_kink
 from covector.numpy._elementwise import abs as absolute
 from covector.numpy._reductions import kept
 from covector.numpy.convert import array_operand, canonical_axes, canonical_axis, is_kind
@@ -133,7 +134,9 @@ def _vector_norm(x: Any, axes: tuple[int, ...], ord: Any, keepdims: bool) -> Any
     (power,) = convert.operands("norm", ord)
     power = convert.cast(power, typeof(size).dtype)
     total = _reductions.sum(point.pow_(size, power), axes, keepdims=keepdims)
-    return point.pow_(total, point.reciprocal(power))
+    inverse = point.reciprocal(power)
+    at_zero = point.pow_(convert.number(total, 0), inverse)  # of a negative power, infinite
+    return without_kink(lambda x: point.pow_(x, inverse), total, at_zero)
 
 
 def _matrix_norm(x: Any, axes: tuple[int, ...], ord: Any, keepdims: bool) -> Any:
@@ -153,11 +156,19 @@ def _matrix_norm(x: Any, axes: tuple[int, ...], ord: Any, keepdims: bool) -> Any
         pick, initial = {
             "nuc": (_reductions.sum, None), 2: (_reductions.max, 0), -2: (_reductions.min, np.inf)
         }[ord]  # fmt: skip
-        out = pick(svdvals(moved), -1, initial=initial)
+        out = pick(svdvals(_without_kink_at_zero(moved)), -1, initial=initial)
         return ops.shape.expand_dims(out, sorted(axes)) if keepdims else out
     raise ValueError(
         f"Invalid order {ord!r} for matrix norm: wanted 'fro', 'nuc', 1, -1, 2, -2, inf or -inf"
     )
+
+
+def _without_kink_at_zero(x: Any) -> Any:
+    """Matrices, of which those that are all 0 count as constant."""
+    if config.singular_derivatives == "ieee":
+        return x
+    nothing = _reductions.all(point.eq(x, convert.number(x, 0)), (-2, -1), keepdims=True)
+    return convert.select(_shape.broadcast_to(nothing, x.shape), convert.number(x, 0), x)
 
 
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:

@@ -129,7 +129,7 @@ class ScaleTangent(Pointwise):
     accepts = "fc"
     derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
         lambda t, out, x, c: scale_tangent(t, c),
-        lambda t, out, x, c: scale_tangent(x, t),
+        lambda t, out, x, c: scale_tangents(x, t),
     )
     samples = staticmethod(samples_of("scale_tangent", "fc", 2, (-2.0, 2.0)))
 
@@ -145,10 +145,44 @@ class ScaleTangent(Pointwise):
         return select(compare("eq", t, 0), const(0, dtype), t * c)
 
     def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
-        """Its own transpose; for the coefficient, `ct * t` where `t` is not 0."""
+        """Its own transpose; for the coefficient, `ct * t` where neither is 0."""
         k = linear_argument(args)
-        out = scale_tangent(ct, args[1]) if k == 0 else scale_tangent(args[0], ct)
+        out = scale_tangent(ct, args[1]) if k == 0 else scale_tangents(args[0], ct)
         return [sum_to_aval(out, a.aval) if j == k else None for j, a in enumerate(args)]
+
+
+class ScaleTangents(Pointwise):
+    """`s * t`, but 0 where either is 0: a tangent times that of its coefficient.
+
+    One of them may be infinite, since it was multiplied by an infinite coefficient before.
+    """
+
+    name = "scale_tangents"
+    arity = 2
+    accepts = "fc"
+    derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
+        lambda t, out, x, y: scale_tangents(t, y),
+        lambda t, out, x, y: scale_tangents(x, t),
+    )
+    samples = staticmethod(samples_of("scale_tangents", "fc", 2, (-2.0, 2.0)))
+
+    @staticmethod
+    def numpy(s: Any, t: Any) -> Any:
+        """Masked product."""
+        with np.errstate(all="ignore"):
+            return np.where((s == 0) | (t == 0), np.zeros((), t.dtype), s * t).astype(t.dtype)
+
+    def element(self, dtype: str, *args: Expr) -> Expr:
+        """Selects after the product."""
+        s, t = args
+        zero = const(0, dtype)
+        return select(compare("eq", s, 0), zero, select(compare("eq", t, 0), zero, s * t))
+
+    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+        """The cotangent, scaled likewise."""
+        k = linear_argument(args)
+        out = sum_to_aval(scale_tangents(ct, args[1 - k]), args[k].aval)
+        return [out, None] if k == 0 else [None, out]
 
 
 def _wraps(x: Any, y: Any) -> Any:
@@ -206,7 +240,8 @@ rem = binary(
     hlo="remainder",
     domain=(0.5, 2.0),
 )
-add, add_any, sub, mul, div, scale_tangent = Add(), AddAny(), Sub(), Mul(), Div(), ScaleTangent()
+add, add_any, sub, mul, div = Add(), AddAny(), Sub(), Mul(), Div()
+scale_tangent, scale_tangents = ScaleTangent(), ScaleTangents()
 
 
 # Extrema
@@ -313,13 +348,17 @@ def _sign_numpy(x: Any) -> Any:
 
 
 def _sign_derivative(t: Any, s: Any, z: Any) -> Any:
-    """0 of reals; of complex numbers, the part of t / |z| that is orthogonal to the sign."""
+    """0 of reals; of complex numbers, the part of t / |z| that is orthogonal to the sign, and 0
+    at 0."""
     if _check.kind(typeof(z).dtype) != "c":
         return None
     size, parts = abs_(z), ops.complex_parts
     along = parts.real(mul(parts.conj(s), t))
-    return scale(sub(t, mul(s, parts.complex_(along, like(along, 0)))), reciprocal(
-        parts.complex_(size, like(size, 0))))  # fmt: skip
+    shrink = reciprocal(size)
+    if config.singular_derivatives != "ieee":
+        shrink = where(ops.compare.eq(size, like(size, 0)), like(size, 0), shrink)
+    across = sub(t, mul(s, parts.complex_(along, like(along, 0))))
+    return scale(across, parts.complex_(shrink, like(size, 0)))
 
 
 def _sign_element(self: Any, dtype: str, x: Expr) -> Expr:

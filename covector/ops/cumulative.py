@@ -14,7 +14,7 @@ from covector.ir.scalar import Expr, cast, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops._check import np_where
-from covector.ops.families import LinearOp, like, scale
+from covector.ops.families import LinearOp, like, scale, scale_both
 
 
 class Cumulative(Op):
@@ -366,7 +366,8 @@ class LinearRecurrence(Op):
         out = self(a, b)
         if ta is not None:
             before = shift(out, self.axis, 1, like(out, 0), self.reverse)
-            term = scale(ta, before)
+            # both may be infinite: `before` is a tangent as well
+            term = scale_both(ta, before)
             tb = term if tb is None else ops.pointwise.add(term, tb)
         return out, None if tb is None else self(a, tb)
 

@@ -206,6 +206,13 @@ def scale(t: Any, c: Any) -> Any:
     return ops.pointwise.scale_tangent(t, c)
 
 
+def scale_both(s: Any, t: Any) -> Any:
+    """`s * t` of two tangents, either of which may be infinite: 0 where one of them is 0."""
+    if config.singular_derivatives == "ieee":
+        return ops.pointwise.mul(s, t)
+    return ops.pointwise.scale_tangents(s, t)
+
+
 #: The dtypes a sample is made for, by kind.
 SAMPLE_DTYPES = {
     "b": ("bool",),

@@ -21,7 +21,7 @@ from covector.random.arguments import (
     scalar,
     shape_of,
 )
-from covector.random.keys import as_key, split
+from covector.random.keys import as_key, clone, split
 
 
 def _where_all(carry: Any) -> Any:
@@ -57,7 +57,8 @@ def _poisson(keys: Any, lam: Any) -> Any:
     few = ~(lam >= 10)
     by_products = _poisson_by_products(keys, cnp.where(few, lam, cnp.zeros_like(lam)))
     large = cnp.where(few, cnp.full_like(lam, 1e5), lam)
-    found = cnp.where(few, by_products, _poisson_by_rejection(keys, large))
+    # of the two only one counts, so that both may draw from the same key
+    found = cnp.where(few, by_products, _poisson_by_rejection(clone(keys), large))
     return cnp.where(lam == 0, cnp.zeros_like(lam), found)
 
 
@@ -146,8 +147,9 @@ def _binomial(keys: Any, n: Any, p: Any) -> Any:
         cnp.where(few & ~nothing, n, zero),
         cnp.where(few & ~nothing, rare, one / 2),
     )
+    # of the two only one counts, so that both may draw from the same key
     by_rejection = _binomial_by_rejection(
-        keys,
+        clone(keys),
         cnp.where(few | nothing, cnp.full_like(n, 1e4), n),
         cnp.where(few | nothing, one / 2, rare),
     )

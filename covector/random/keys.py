@@ -220,10 +220,12 @@ def key_dtype(impl_spec: Any = None) -> Any:
 
 
 def clone(key: Any) -> Any:
-    """The same key, said to be used again on purpose.
+    """The same key, said to be used again on purpose: `debug_key_reuse` takes it for a new one.
 
     >>> from covector import random
     >>> random.clone(random.key(0)).shape
     ()
     """
-    return key if is_key(key) else cnp.asarray(key)
+    if not is_key(key):
+        return cnp.asarray(key)
+    return bits_ops.random_wrap(bits_ops.random_unwrap(key)) if config.debug_key_reuse else key

@@ -23,7 +23,7 @@ from covector.trace.purity_state import Opaque, Walk
 from covector.trace.tracer import Tracer
 
 #: Programs remembered; beyond that those used longest ago are forgotten.
-KEPT: Final = 4096
+KEPT: Final = 1024
 
 #: `watch(((number, value), …))`: a context giving a set, to which it adds the numbers of the arrays
 #: whose elements are looked at meanwhile; filled by the wiring.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import numpy as np
 
@@ -14,7 +16,17 @@ from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, DropVar, Equation, Jaxpr, Literal, Var
 from covector.ir.values import as_numpy, typeof
 from covector.trace.purity_leaks import check_leaks
-from covector.trace.tracer import Trace, Tracer, check_alive, check_not_inside
+from covector.trace.tracer import (
+    Argument,
+    Trace,
+    Tracer,
+    check_alive,
+    check_not_inside,
+    computed,
+)
+
+#: The label of an argument that is no part of a larger one.
+_PLAIN: Final = re.compile(r"argument (\w+) of ([^,]+)")
 
 
 class StagedTracer(Tracer):
@@ -28,15 +40,32 @@ class StagedTracer(Tracer):
     def origin_message(self) -> str:
         """The user's line that made it, and the arguments that it depends on."""
         trace = cast("StageTrace", self.owner)
-        labels = trace.labels
-        if self.variable in labels:
-            return f"It is {labels[self.variable]}."
-        names = [labels[v] for v in trace.ancestors(self.variable) if labels.get(v)]
-        if self.source is None and not names:
+        label = str(trace.labels.get(self.variable) or "")
+        return f"It is {label}." if label else computed(self.source, self._arguments())
+
+    def _arguments(self) -> list[Any]:
+        """What the arguments are called that it depends on."""
+        trace = cast("StageTrace", self.owner)
+        return [trace.labels[v] for v in trace.ancestors(self.variable) if v in trace.labels]
+
+    def ways_out(self) -> str:
+        """Which arguments of a jitted function could be static."""
+        labels = self._arguments()
+        found = [m for m in map(_PLAIN.fullmatch, map(str, labels)) if m is not None]
+        # those of other functions, such as bodies of loops, are looked up: no strings
+        if not 1 <= len(labels) == len(found) <= 2 or not all(type(x) is str for x in labels):
             return ""
-        computed = f" from {', '.join(names)}" if names else ""
-        where = "" if self.source is None else f" at {self.source}"
-        return f"It was computed{where}{computed}."
+        fun = found[0][2] if found[0][2].isidentifier() else "fun"
+        names = [m[1] for m in found]
+        if len(names) == 1:
+            return (
+                f"If `{names[0]}` is a setting, not data, declare it static: "
+                f'jit({fun}, static_argnames="{names[0]}").'
+            )
+        return (
+            f"If `{names[0]}` and `{names[1]}` are settings, not data, declare them static: "
+            f"jit({fun}, static_argnames={tuple(names)})."
+        )
 
 
 class StageTrace(Trace):
@@ -44,17 +73,17 @@ class StageTrace(Trace):
 
     __slots__ = ("_const_vars", "consts", "eqns", "invars", "labels")
 
-    def __init__(self, parent: Any, what: str = "") -> None:
-        super().__init__(parent, what)
+    def __init__(self, parent: Any, what: str = "", fun: Any = None) -> None:
+        super().__init__(parent, what, fun)
         self.eqns: list[Equation] = []
         self.invars: list[Var] = []
         self.consts: list[Any] = []
         self._const_vars: dict[int, Var] = {}
         #: What arguments are called in messages.
-        self.labels: dict[Var, str] = {}
+        self.labels: dict[Var, Any] = {}
 
-    def new_input(self, aval: ShapedArray, label: str = "") -> StagedTracer:
-        """A further argument of the program."""
+    def new_input(self, aval: ShapedArray, label: Any = "") -> StagedTracer:
+        """A further argument of the program; what it is called is `str(label)`."""
         var = Var(aval)
         self.invars.append(var)
         if label:
@@ -143,10 +172,12 @@ def trace_to_jaxpr(
 ) -> ClosedJaxpr:
     """Run `fun` on tracers of `in_avals`; it returns a flat sequence of values.
 
-    `sources`: what to call each argument in messages.
+    `sources`: what to call each argument in messages; by default, what `fun.label` says.
     """
-    trace = StageTrace(context.trace, name or "trace")
-    labels = sources or [""] * len(in_avals)
+    trace = StageTrace(context.trace, f"tracing of {name}" if name else "trace")
+    labels: Sequence[Any] = sources or [""] * len(in_avals)
+    if sources is None and hasattr(fun, "label"):
+        labels = [Argument(fun, n) for n in range(len(in_avals))]
     tracers = [trace.new_input(a, s) for a, s in zip(in_avals, labels, strict=True)]
     scope, context.scope = context.scope, ()  # names inside are counted from the program on
     try:
@@ -159,6 +190,14 @@ def trace_to_jaxpr(
         del tracers, outputs
         check_leaks([trace], Tracer)
     return program
+
+
+def known_inputs(values: Sequence[Any]) -> Any:
+    """A context in which a program of these inputs is traced: in a function under `shard_map` it
+    is known which of them are the same on all devices.
+    """
+    region = context.trace.region
+    return contextlib.nullcontext() if region is None else region.body(values)
 
 
 def eval_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any], *args: Any) -> list[Any]:

@@ -7,8 +7,8 @@ is dead, and touching it is an error that says so.  Operators and array methods 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NoReturn
 
 import numpy as np
 
@@ -28,14 +28,21 @@ class Trace:
     operations with `parent` current.  `alive` is False once the traced function has returned.
     `axes`: the named axes in force, outermost first, as pairs (name, size).  `region`: the scope
     that knows which values are the same on all devices (`parallel.region`), if one is in force.
+    `fun`: the traced function, for messages; it may have a `name`, and a `label(k)` that says what
+    its k-th flat argument is called.
     """
 
-    __slots__ = ("alive", "axes", "parent", "region", "what")
+    __slots__ = ("alive", "axes", "fun", "parent", "region", "what")
 
-    def __init__(self, parent: Any, what: str = "") -> None:
-        self.parent, self.alive, self.what = parent, True, what
+    def __init__(self, parent: Any, what: str = "", fun: Any = None) -> None:
+        self.parent, self.alive, self.what, self.fun = parent, True, what, fun
         self.axes: tuple[tuple[Any, int], ...] = () if parent is None else parent.axes
         self.region: Any = None if parent is None else parent.region
+
+    def __str__(self) -> str:
+        """What it is, for messages: ``derivative of f``."""
+        name = getattr(self.fun, "name", "")
+        return f"{self.what or 'transformation'} of {name}" if name else self.what
 
     def process(self, op: Any, args: Any) -> Any:
         """Interpret `op(*args)`."""
@@ -58,6 +65,15 @@ class AxisScope(Trace):
             return op(*args)
         finally:
             context.trace = self
+
+
+#: How many arguments a message names.
+_NAMED: Final = 4
+#: What an array has and a tracer cannot, since it holds no memory.
+OF_BUFFERS: Final = frozenset(
+    ["addressable_shards", "devices", "tobytes", "unsafe_buffer_pointer", "addressable_data",
+     "global_shards", "on_device_size_in_bytes"]
+)  # fmt: skip
 
 
 class Tracer:
@@ -105,6 +121,10 @@ class Tracer:
 
     def origin_message(self) -> str:
         """Where it comes from, for messages."""
+        return ""
+
+    def ways_out(self) -> str:
+        """What its user can do instead of asking for its value, for messages."""
         return ""
 
     def __len__(self) -> int:
@@ -159,7 +179,23 @@ class Tracer:
         return self
 
     def __format__(self, spec: str) -> str:
-        return format(repr(self), spec) if spec else repr(self)
+        try:
+            return format(repr(self), spec)
+        except ValueError:  # a format of numbers
+            self._refuse(f"format {spec!r}")
+            raise
+
+    def __reduce__(self) -> Any:
+        self._refuse("function pickle.dumps")
+
+    def __getattr__(self, name: str) -> Any:
+        if name in OF_BUFFERS:
+            self._refuse(f"attribute `.{name}`")
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _refuse(self, what: str) -> NoReturn:
+        check_alive(self)
+        raise errors.ConcretizationTypeError(self, f"The {what} was used on it.")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.aval.str_short()})"
@@ -176,6 +212,64 @@ def _aval(x: Tracer) -> ShapedArray:
 
 
 typers[Tracer] = _aval
+
+
+class Argument:
+    """An argument of a traced function; what it is called is looked up when somebody asks."""
+
+    __slots__ = ("fun", "inputs", "number")
+
+    def __init__(self, fun: Any, number: int) -> None:
+        self.fun, self.number, self.inputs = fun, number, 1 << number
+
+    def __str__(self) -> str:
+        label = getattr(self.fun, "label", None)
+        return str(label(self.number)) if callable(label) else ""
+
+
+class Made:
+    """How a value came about: the user's line, and which of its trace's arguments are in it."""
+
+    __slots__ = ("inputs", "source")
+
+    def __init__(self, source: Any, inputs: int) -> None:
+        self.source, self.inputs = source, inputs
+
+
+def made_of(args: Iterable[Any], trace: Trace) -> Made:
+    """Of what is made now from these values, some of them tracers of `trace`.
+
+    To be called by its `process`, or one call further down: who called that is no user.
+    """
+    inputs = 0
+    for x in args:
+        if isinstance(x, Tracer) and x.owner is trace:
+            how: Any = getattr(x, "made", None)
+            if how is not None:
+                inputs |= how.inputs
+    return Made(context.source or user_frame(4), inputs)
+
+
+def told(how: Made | Argument | None, trace: Trace) -> str:
+    """`how` as a sentence; empty if nothing is known."""
+    if isinstance(how, Argument):
+        label = str(how)
+        return f"It is {label}." if label else ""
+    if how is None:
+        return ""
+    numbers = [n for n in range(how.inputs.bit_length()) if how.inputs >> n & 1]
+    return computed(how.source, [Argument(trace.fun, n) for n in numbers])
+
+
+def computed(source: Any, arguments: Sequence[Any]) -> str:
+    """That a value was computed at a line, from so many arguments."""
+    names = [name for name in map(str, arguments[:_NAMED]) if name]
+    if len(arguments) > _NAMED:
+        names.append(f"{len(arguments) - _NAMED} others")
+    if source is None and not names:
+        return ""
+    where = "" if source is None else f" at {source}"
+    return f"It was computed{where}{' from ' if names else ''}{', '.join(names)}."
 
 
 def check_alive(tracer: Tracer) -> None:
@@ -198,7 +292,7 @@ def leak_message(tracer: Tracer) -> str:
     if tracer.owner.alive:
         return (
             f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} that a "
-            f"{tracer.owner.what or 'transformation'} follows was used outside of it. Detected "
+            f"{tracer.owner} follows was used outside of it. Detected "
             "differentiation of a custom_jvp or custom_vjp function with respect to a closed-over "
             "value: the function, or its rule, closes over a value that is being differentiated. "
             "The rule says only how to differentiate with respect to the arguments: pass the "
@@ -206,10 +300,9 @@ def leak_message(tracer: Tracer) -> str:
         )
     frame = user_frame()
     where = f" at {frame}" if frame else ""
-    trace = tracer.owner
     return (
         f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} was used"
-        f"{where} after the {trace.what or 'transformation'} that made it had ended. "
+        f"{where} after the {tracer.owner} that made it had ended. "
         f"{' '.join(filter(None, (tracer.origin_message(), kept_in(tracer))))} "
         "A traced function must return its results; it must not leave them in a global, an "
         "attribute of an outer object or a closure (a side effect). Return the value."

@@ -10,7 +10,7 @@ import pytest
 
 import covector as cv
 import covector.random as ours
-from tests.random.oracle import Draw, assert_equal, assert_near, jax, keys, theirs, wide
+from tests.random.oracle import Draw, ask, assert_equal, assert_near, jax, keys, theirs, wide
 
 SHAPES = [(), (1,), (37,), (3, 5), (0, 2)]
 ROWS = np.arange(24, dtype=np.int32).reshape(6, 4)
@@ -222,7 +222,9 @@ def test_equal(name: str, x64: bool) -> None:
     draw = EXACT[name]
     with wide(x64):
         their_key, key = keys(1234)
-        wanted = draw(theirs, their_key)
+        # in haste, a product and a sum are not fused into one operation
+        exact = name.startswith("uniform")
+        wanted = draw(theirs, their_key) if exact else ask(lambda k: draw(theirs, k), their_key)
         for found in ways(name, draw, key, x64):
             assert_equal(found, wanted)
 
@@ -247,7 +249,7 @@ def test_near(name: str, x64: bool) -> None:
     ulps, floor, draw = NEAR[name]
     with wide(x64):
         their_key, key = keys(7)
-        wanted = draw(theirs, their_key)
+        wanted = ask(lambda k: draw(theirs, k), their_key)
         for found in ways(name, draw, key, x64):
             assert_near(found, wanted, ulps, floor)
 
@@ -298,7 +300,7 @@ def test_derivatives_of_parameters() -> None:
         (lambda r, k, a: r.loggamma(k, a), 0.2),
     ):
         found = cv.grad(lambda a, d=draw: d(ours, ours.key(5), a))(x)
-        wanted = jax.grad(lambda a, d=draw: d(theirs, theirs.key(5), a))(x)
+        wanted = ask(jax.grad(lambda a, d=draw: d(theirs, theirs.key(5), a)), x)
         np.testing.assert_allclose(found, wanted, rtol=1e-4)
 
 
