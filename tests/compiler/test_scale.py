@@ -40,8 +40,8 @@ def test_five_thousand_chained_operations(work):
     for k in range(5000):
         y = b.sin(y) if k % 2 else b.mul(y, 1.5)
     program = plan(b.jaxpr(y))
-    assert len(program.steps) == 1
-    assert work["rules"] == 5000
+    assert len(program.steps) == 2  # one kernel would take LLVM too long
+    assert work["rules"] < 3 * 5000
     assert len(str(program)) < 1_000_000
 
 
@@ -106,3 +106,20 @@ def test_plans_do_not_depend_on_hashes_of_strings():
         )  # fmt: skip
         found.add(out.stdout)
     assert len(found) == 1
+
+
+def test_equal_layers_are_lowered_once(work):
+    """A hundred layers of two kernels each: what is lowered is one layer, and the ends."""
+
+    def layers(count):
+        b = Build()
+        x, w = b.input(16, 32), b.input(32, 32)
+        for _ in range(count):
+            (x,) = softmax(b, b(Matmul(10), x, w))
+        before = work["kernels"]
+        steps = len(plan(b.jaxpr(x)).steps)
+        return steps, work["kernels"] - before
+
+    few, many = layers(5), layers(100)
+    assert many[0] > 15 * few[0]
+    assert many[1] <= few[1] + 2

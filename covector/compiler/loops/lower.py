@@ -25,6 +25,8 @@ from covector.ir.scalar import Expr, expr, walk, walk_deep
 
 #: A value wanted at more places of one domain than this gets memory.
 INDICES = 24
+#: Operations of one kernel: LLVM's time grows faster than the length of a block.
+LARGEST = 3000
 
 
 @final
@@ -94,7 +96,8 @@ class Lowering:
         found = self.said.get(key)
         if found is None:
             asked = self.asked[node] = self.asked.get(node, 0) + 1
-            if node.rule != "kernel" or asked > INDICES:
+            large = asked == 1 and len(self.asked) > LARGEST and node.outs[0] not in self.root_index
+            if node.rule != "kernel" or asked > INDICES or large:
                 raise MustBuffer(node.outs[0])
             ask = self.ask
             ask.begin(node, index)

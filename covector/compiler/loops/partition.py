@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable, Sequence
-from typing import final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple, final
 
 from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.costs import COST
 from covector.compiler.loops.domain import Apart, MustBuffer
 from covector.compiler.loops.each import lower_each
 from covector.compiler.loops.graph import Graph, Node, Value, element_type
+from covector.compiler.loops.matrices import lower_matrices
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
 from covector.compiler.loops.serial import lower_cumulate, lower_push
@@ -28,6 +29,11 @@ from covector.ir.scalar import Expr
 WRITE_COST, STREAM_COST = 16, 6
 #: Values stored by one kernel; lowerings of one step.
 GROUP_SIZE, ATTEMPTS = 8, 400
+#: How far a step looks for others that share its sources, in nodes and in places of the program: so
+#: the planner's time grows as the program does.
+NEAR, WINDOW = 64, 4096
+#: Values of a group that is remembered, should there be others like it.
+LARGEST_FORM = 120
 
 
 @final
@@ -73,7 +79,14 @@ class Partition:
         self.queue: list[tuple[int, int, Value]] = []
         self.inlined: dict[Value, dict[Step, None]] = {}
         self.costly: dict[Value, int] = {}
-        self.ancestors = _ancestors(graph.nodes)
+        self.ancestry = Ancestry(graph.nodes)
+        self.forms_of = Forms(graph.nodes)
+        self.forms: dict[Any, Lowered] = {}
+        #: What a trial gave memory to: taken back, if it comes to nothing.
+        self.trail: list[Value] = []
+        self.traffics: dict[Kernel, int] = {}
+        #: Of steps that make several values: (first position made, last position loaded).
+        self.spans: dict[Step, tuple[int, int]] = {}
         #: Values in memory that no step makes yet; and which of them are computed from which.
         self.wanted: dict[Value, None] = {}
         self.users: dict[Value, dict[Value, None]] = {}
@@ -106,7 +119,7 @@ class Partition:
                 self._lower(step)
                 continue
             value = heapq.heappop(self.queue)[2]
-            if value in self.maker:
+            if value in self.maker or value not in self.memory:
                 continue
             self.wanted.pop(value, None)
             step = self._host(value) or self._step_for(value)
@@ -149,13 +162,13 @@ class Partition:
     def _forced(self) -> list[Value]:
         """Values that live in memory whatever the kernels are: operands of libraries, results of
         whatever is no kernel, of all nodes that an output depends on."""
-        live = 0
-        for v in self.outputs:
-            assert v.node is not None
-            live |= self.ancestors[v.node.position]
+        live = {v.node for v in self.outputs}
+        for node in reversed(self.graph.nodes):
+            if node in live:
+                live.update(a.node for a in node.args if isinstance(a, Value))
         found: list[Value] = []
         for node in self.graph.nodes:
-            if live >> node.position & 1 and node.rule != "kernel":
+            if node in live and node.rule != "kernel":
                 found += node.outs
                 if node.rule in ("library", "control"):
                     found += [a for a in node.args if isinstance(a, Value)]
@@ -165,6 +178,7 @@ class Partition:
         """Give `value` memory of its own."""
         if value.node is not None and value not in self.memory:
             self.memory[value] = None
+            self.trail.append(value)
             heapq.heappush(self.queue, (-value.position, -value.number, value))
             self.wanted[value] = None
             for s in self._sources(value):
@@ -291,20 +305,20 @@ class Partition:
 
     def _attempt(self, step: Step) -> None:
         own = set(step.makes)
-        roots = sum(1 << p for p in {v.node.position for v in own if v.node is not None})
+        depends = self.ancestry.depends
 
         def in_memory(v: Value) -> bool:
             if v.node is None or v in own:
                 return True
             waits = len(own) > 1 and v.node.rule == "kernel" and step.replaces is None
-            if waits and self.ancestors[v.node.position] & roots:
+            if waits and any(depends(v, root) for root in own):
                 return False  # made from what this kernel makes: computed again, not waited for
             return v in self.memory or self._elsewhere(v, step)
 
         if step.group is not None:
             self._forget(step)
             names = "_".join(r.node.op.name for r in step.makes[:2] if r.node is not None)
-            step.kernel, step.arguments = lower_group(step.group, in_memory, names)
+            step.kernel, step.arguments = self._lowered(step.group, in_memory, names)
             step.alias = alias_of(step.kernel, step.arguments)
             for v, cost in step.group.inlined.items():
                 self.costly[v] = cost
@@ -317,10 +331,37 @@ class Partition:
             step.kernel, step.arguments = lower_cumulate(step.node, in_memory)
         elif step.node is not None and step.node.rule == "each":
             step.kernel, step.arguments = lower_each(step.node, in_memory, element_type)
+        elif step.node is not None and step.node.rule == "small_matrices":
+            step.kernel, step.arguments = lower_matrices(step.node, in_memory, element_type)
         else:
             raise NotImplementedError(f"{step.node}: it states no native rule")
         read = [*step.arguments, *([] if step.base is None else [step.base])]
         step.loads = [v for v in dict.fromkeys(read) if v not in own]
+
+    def _lowered(
+        self, group: Group, in_memory: Callable[[Value], bool], name: str
+    ) -> tuple[Kernel, list[Value]]:
+        """As `lower_group`; of groups that are the same, layer after layer, one is lowered."""
+        form = self.forms_of.form(group.roots, in_memory)
+        if form is None:
+            return lower_group(group, in_memory, name)
+        key, values = form
+        found = self.forms.get(key)
+        if found is None:
+            number = {v: n for n, v in enumerate(values)}
+            try:
+                kernel, arguments = lower_group(group, in_memory, name)
+            except (MustBuffer, Apart) as refusal:
+                if refusal.args[0] in number:
+                    self.forms[key] = Lowered(type(refusal), number[refusal.args[0]])
+                raise
+            costs = {number[v]: cost for v, cost in group.inlined.items()}
+            self.forms[key] = Lowered(kernel, [number[v] for v in arguments], costs)
+            return kernel, arguments
+        if found.costs is None:
+            raise found.outcome(values[found.numbers])
+        group.inlined = {values[n]: cost for n, cost in found.costs.items()}
+        return found.outcome, [values[n] for n in found.numbers]
 
     def _elsewhere(self, v: Value, step: Step) -> bool:
         """Whether another step computes `v` already and doing it again costs more than memory."""
@@ -328,15 +369,12 @@ class Partition:
         if not others or others.keys() <= {step, step.replaces}:
             return False
         streams = sum(min(1.0, (s.size or 0) / max(v.size or 1, 1)) for s in self._sources(v))
-        if self.costly[v] + STREAM_COST * streams <= WRITE_COST + 2 * STREAM_COST:
-            return False
-        self.need(v)
-        return True
+        return self.costly[v] + STREAM_COST * streams > WRITE_COST + 2 * STREAM_COST
 
     def _sources(self, v: Value) -> list[Value]:
-        """The values in memory that `v` is computed from (the first few)."""
+        """The values in memory that `v` is computed from (the first few, and not far away)."""
         stack, found, seen = [v], [], {v}
-        while stack:
+        while stack and len(seen) < NEAR:
             node = stack.pop().node
             assert node is not None
             for a in node.args:
@@ -372,8 +410,10 @@ class Partition:
             if fits and v.node is not None and v.node.rule == "kernel":
                 found.append(v)
         fixed = [s for s in mine if s not in found]
-        found = [v for v in found if not any(self._depends(s, v) for s in fixed)]
-        found = sorted(found, key=lambda v: -v.position)[: GROUP_SIZE - 1]
+        near_by = lambda v: abs(v.position - first.position) < WINDOW // 2  # noqa: E731
+        found = sorted(filter(near_by, found), key=lambda v: -v.position)[: 4 * GROUP_SIZE]
+        depends = self.ancestry.depends
+        found = [v for v in found if not any(depends(s, v) for s in fixed)][: GROUP_SIZE - 1]
         alone = {v: self._alone(v) for v in found}
         apart = sum(alone.values())
         if len(found) > 1 and self._try(step, [first, *found], apart):
@@ -381,29 +421,36 @@ class Partition:
         for v in found:
             self._try(step, [*step.makes, v], alone[v])
 
-    def _depends(self, v: Value, on: Value) -> bool:
-        """Whether `v` is made from `on`."""
-        if v.node is None or on.node is None:
-            return False
-        return bool(self.ancestors[v.node.position] >> on.node.position & 1)
-
     def _alone(self, v: Value) -> int:
         """The traffic of a kernel that stores only `v`."""
-        step = Step([v], None, Group([v]))
-        saved = dict(self.memory), list(self.queue), dict(self.wanted)
+        step, start = Step([v], None, Group([v])), len(self.trail)
         try:
             self._lower(step)
-            assert step.kernel is not None
-            return traffic(step.kernel)
+            return self._traffic(step)
         finally:
-            self.memory, self.queue, self.wanted = saved
+            self._take_back(start)
             self._forget(step)
+
+    def _traffic(self, step: Step) -> int:
+        kernel = step.kernel
+        assert kernel is not None
+        found = self.traffics.get(kernel)
+        if found is None:
+            found = self.traffics[kernel] = traffic(kernel)
+        return found
+
+    def _take_back(self, start: int) -> None:
+        """What was given memory since `start` has none (it may still stand in the queue)."""
+        for v in self.trail[start:]:
+            del self.memory[v]
+            self.wanted.pop(v, None)
+        del self.trail[start:]
 
     def _try(self, step: Step, makes: list[Value], apart: int) -> bool:
         """Lower `step` for `makes`, if that moves less memory than kernels of their own (those of
         the new ones move `apart`); or leave it as it was."""
         assert step.kernel is not None
-        saved = dict(self.memory), list(self.queue), dict(self.wanted)
+        start = len(self.trail)
         makes = sorted(makes, key=lambda v: -sum(n != 1 for n in v.shape))
         new = Step(makes, None, Group(makes))
         new.replaces = step
@@ -411,7 +458,7 @@ class Partition:
             self._lower(new, trial=True)
             assert new.kernel is not None
             good = len(new.makes) == len(makes) and not self._cyclic(new)
-            good = good and traffic(new.kernel) < traffic(step.kernel) + apart
+            good = good and self._traffic(new) < self._traffic(step) + apart
         except (MustBuffer, Apart):
             good = False
         if good:
@@ -421,18 +468,34 @@ class Partition:
                 self.inlined.setdefault(v, {})[step] = None
             step.makes, step.kernel, step.arguments = new.makes, new.kernel, new.arguments
             step.loads, step.group, step.alias = new.loads, new.group, new.alias
+            self._note_span(step)
             return True
         self._forget(new)
-        self.memory, self.queue, self.wanted = saved
+        self._take_back(start)
         return False
+
+    def _note_span(self, step: Step) -> None:
+        self.spans[step] = (
+            min(v.position for v in step.makes),
+            max((v.position for v in step.loads), default=-1),
+        )
+
+    def _reach(self, position: int, floor: int) -> int:
+        """The last position that what is at `position` may depend on, through steps that make
+        several values; not looked for beyond `floor`."""
+        reach, before = position, -1
+        while before < reach < floor:
+            before = reach
+            ends = (end for first, end in self.spans.values() if first <= before < end)
+            reach = max(ends, default=reach)
+        return reach
 
     def _cyclic(self, step: Step) -> bool:
         """Whether something that the step loads depends on something that it makes: through the
         program, or through another step that makes several values at once."""
-        makes, roots = set(step.makes), 0
-        for v in step.makes:
-            assert v.node is not None
-            roots |= 1 << v.node.position
+        makes = set(step.makes)
+        floor = min(v.position for v in makes)
+        depends = self.ancestry.depends
         seen: set[Value] = set()
         stack = list(step.loads)
         while stack:
@@ -442,8 +505,10 @@ class Partition:
             if v.node is None or v in seen:
                 continue
             seen.add(v)
-            if self.ancestors[v.node.position] & roots:
+            if any(depends(v, root) for root in makes):
                 return True
+            if self._reach(v.position, floor) < floor:
+                continue
             maker = self.maker.get(v)
             if maker is not None and maker is not step.replaces:
                 seen.update(maker.makes)
@@ -531,13 +596,92 @@ def _fits(v: Value, first: Value) -> bool:
     return all(n in (m, 1) for n, m in zip(v.shape, first.shape, strict=False))
 
 
-def _ancestors(nodes: Sequence[Node]) -> list[int]:
-    """For each node the set of nodes it depends on and itself, as the bits of an int."""
-    out: list[int] = []
-    for node in nodes:
-        bits = 1 << node.position
-        for a in node.args:
-            if isinstance(a, Value) and a.node is not None:
-                bits |= out[a.node.position]
-        out.append(bits)
-    return out
+@final
+class Ancestry:
+    """Which node depends on which, exactly among `WINDOW` neighbours in the order of a program.
+
+    A set of bits a node: bit k says that it depends on the one k places before.  What is farther
+    away counts as depended on.
+    """
+
+    __slots__ = ("_bits",)
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._bits: list[int] = []
+        mask = (1 << WINDOW) - 1
+        for node in nodes:
+            bits = 1
+            for a in node.args:
+                if isinstance(a, Value) and a.node is not None:
+                    bits |= self._bits[a.node.position] << (node.position - a.node.position)
+            self._bits.append(bits & mask)
+
+    def depends(self, v: Value, on: Value) -> bool:
+        """Whether `v` is made from `on`, or is of the same node."""
+        if v.node is None or on.node is None:
+            return False
+        distance = v.node.position - on.node.position
+        return distance >= 0 and (
+            distance >= WINDOW or bool(self._bits[v.node.position] >> distance & 1)
+        )
+
+
+@final
+class Forms:
+    """Tells which groups of values are the same but for where in the program they stand."""
+
+    __slots__ = ("_kinds", "_numbers")
+
+    def __init__(self, nodes: Sequence[Node]) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._kinds = [
+            self._number((n.op, n.out_shapes, n.out_dtypes)) if n.rule == "kernel" else -1
+            for n in nodes
+        ]
+
+    def _number(self, what: Any) -> int:
+        return self._numbers.setdefault(what, len(self._numbers))
+
+    def form(
+        self, roots: Sequence[Value], in_memory: Callable[[Value], bool]
+    ) -> tuple[tuple[Any, ...], list[Value]] | None:
+        """(what the group of `roots` is, its values in that order); None if it is too large."""
+        number = {v: n for n, v in enumerate(roots)}
+        values = list(roots)
+        made = len(roots)
+        parts: list[Any] = [made]
+        for at, v in enumerate(values):  # grows on the way
+            node = v.node
+            kind = -1 if node is None else self._kinds[node.position]
+            if node is None or kind < 0 or (at >= made and in_memory(v)):
+                known = node is None or in_memory(v)
+                parts.append(self._number((v.shape, v.dtype, known)))
+                continue
+            if at > LARGEST_FORM:
+                return None
+            parts.append(-1 - kind)
+            parts.append(v.number)
+            for a in node.args:
+                if not isinstance(a, Value):
+                    parts.append(a)
+                    continue
+                n = number.get(a)
+                if n is None:
+                    n = number[a] = len(values)
+                    values.append(a)
+                parts.append(n)
+        return (*parts, *self._siblings(values, number)), values
+
+    def _siblings(self, values: list[Value], number: dict[Value, int]) -> list[int]:
+        """Which values are results of one node."""
+        several = [v for v in values if v.node is not None and len(v.node.outs) > 1]
+        return [number.get(o, -1) for v in several for o in v.node.outs]  # type: ignore[union-attr]
+
+
+class Lowered(NamedTuple):
+    """What became of a group, in terms of the numbers of its values: a kernel, its arguments and
+    the costs of what it recomputes; or a refusal (costs None) and the value that it names."""
+
+    outcome: Any
+    numbers: Any
+    costs: dict[int, int] | None = None
