@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -85,17 +85,32 @@ def _compare_all(a: Any, v: Any, side: str) -> Any:
 
 
 def _halving(a: Any, v: Any, side: str) -> Any:
-    n = a.size
-    index = _place_dtype(n)
-    low = ops.shape.full(v.shape, 0, index)
-    high = ops.shape.full(v.shape, n, index)
-    one, two = index.type(1), index.type(2)
-    for _ in range(n.bit_length()):
-        middle = point.div(point.add(low, high), two)
-        element = take(a, middle, mode="clip")
-        after = point.and_(_goes_after(element, v, side), point.lt(low, high))
-        low = point.where(after, point.add(middle, one), low)
-        high = point.where(after, high, middle)
+    """By halving what is left, the same steps for every element (Knuth, The Art of Computer
+    Programming 3, 6.2.1, algorithm U): one look-up and one comparison each, always in bounds."""
+    if not a.size:
+        return ops.shape.full(v.shape, 0, _place_dtype(0))
+    if not is_kind(a, np.floating):
+        return _places(a, v.shape, lambda element: _goes_after(element, v, side))
+    compare = point.lt if side == "left" else point.le
+    found = _places(a, v.shape, lambda element: compare(element, v))
+    # A NaN is the greatest, and equal to others.
+    last = _place_dtype(a.size).type(a.size)
+    if side == "left":
+        last = _places(a, (), lambda element: point.eq(element, element))
+    return convert.select(point.ne(v, v), last, found)
+
+
+def _places(a: Any, shape: tuple[int, ...], goes_after: Callable[[Any], Any]) -> Any:
+    """How many elements of `a` something goes after, for each of `shape`."""
+    index = _place_dtype(a.size)
+    low = ops.shape.full(shape, 0, index)
+    left = a.size
+    while left:
+        step = max(left // 2, 1)
+        at = point.add(low, index.type(step - 1))
+        element = getitem(a, at, mode="promise_in_bounds", wrap_negative_indices=False)
+        low = point.add(low, point.where(goes_after(element), index.type(step), index.type(0)))
+        left = left - step if left > 1 else 0
     return low
 
 

@@ -36,3 +36,18 @@ def test_a_search_in_many_elements():
     rng = np.random.default_rng(1)
     a, v = np.sort(rng.normal(size=100_000)).astype("f"), rng.normal(size=1000).astype("f")
     np.testing.assert_array_equal(cv.jit(cnp.searchsorted)(a, v), np.searchsorted(a, v))
+
+
+def test_an_index_may_be_computed_by_anything():
+    """Also by what is expanded, or split into parts, before it is emitted."""
+    x = np.arange(20, dtype=np.float32)
+
+    def waves(x):
+        return x[(cnp.abs(cnp.sin(x)) * 19).astype(int)]
+
+    def turns(x):
+        z = cnp.exp(1j * x)
+        return x[cnp.where(z > z[::-1], 3, 7)]
+
+    for function in (waves, turns):
+        np.testing.assert_array_equal(cv.jit(function)(x), function(x))

@@ -15,6 +15,8 @@ _machines: Final[dict[tuple[int, str], Any]] = {}
 _lock = threading.Lock()
 #: How much the code generator tries; measured alike from 1 to 3 on code that is already vectors.
 OPTIMISATION: Final = 2
+#: Of code that only calls: there is nothing to choose.
+QUICK: Final = 0
 
 
 class CompileError(RuntimeError):
@@ -28,13 +30,14 @@ def module_text(target: Target, functions: Iterable[str], declared: Iterable[str
     )
 
 
-def assemble(text: str, target: Target, simplify: bool = False) -> bytes:
+def assemble(text: str, target: Target, simplify: bool = False, quick: bool = False) -> bytes:
     """Object code of a module's text.
 
     `simplify`: run LLVM's own simplification first, which puts variables on the stack into
-    registers, and unrolls; kernels need none, since they are emitted simple.
+    registers, and unrolls; kernels need none, since they are emitted simple.  `quick`: the code
+    does little itself, so that any will do.
     """
-    machine = _machine(target)
+    machine = _machine(target, QUICK if quick else OPTIMISATION)
     log.show(4, "LLVM IR", text)
     with _lock:  # a target machine is not to be used by two threads at once
         module = _parse(text)
@@ -71,13 +74,13 @@ def _parse(text: str) -> Any:
     return module
 
 
-def _machine(target: Target) -> Any:
+def _machine(target: Target, effort: int = OPTIMISATION) -> Any:
     with _lock:
-        return _machine_unlocked(target)
+        return _machine_unlocked(target, effort)
 
 
-def _machine_unlocked(target: Target) -> Any:
-    key = (OPTIMISATION, target.fingerprint)
+def _machine_unlocked(target: Target, effort: int = OPTIMISATION) -> Any:
+    key = (effort, target.fingerprint)
     if key not in _machines:
-        _machines[key] = target.machine(OPTIMISATION)
+        _machines[key] = target.machine(effort)
     return _machines[key]

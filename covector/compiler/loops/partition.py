@@ -6,6 +6,7 @@ reduction, or a library call; what a step loads and nobody has made yet becomes 
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -85,8 +86,10 @@ class Partition:
         #: What a trial gave memory to: taken back, if it comes to nothing.
         self.trail: list[Value] = []
         self.traffics: dict[Kernel, int] = {}
-        #: Of steps that make several values: (first position made, last position loaded).
-        self.spans: dict[Step, tuple[int, int]] = {}
+        #: Of steps that make several values and load later ones: the first position made, in
+        #: order, and the last position loaded.
+        self.firsts: list[int] = []
+        self.ends: list[int] = []
         #: Values in memory that no step makes yet; and which of them are computed from which.
         self.wanted: dict[Value, None] = {}
         self.users: dict[Value, dict[Value, None]] = {}
@@ -475,10 +478,12 @@ class Partition:
         return False
 
     def _note_span(self, step: Step) -> None:
-        self.spans[step] = (
-            min(v.position for v in step.makes),
-            max((v.position for v in step.loads), default=-1),
-        )
+        first = min(v.position for v in step.makes)
+        end = max((v.position for v in step.loads), default=-1)
+        if end > first:
+            at = bisect.bisect(self.firsts, first)
+            self.firsts.insert(at, first)
+            self.ends.insert(at, end)
 
     def _reach(self, position: int, floor: int) -> int:
         """The last position that what is at `position` may depend on, through steps that make
@@ -486,8 +491,8 @@ class Partition:
         reach, before = position, -1
         while before < reach < floor:
             before = reach
-            ends = (end for first, end in self.spans.values() if first <= before < end)
-            reach = max(ends, default=reach)
+            known = bisect.bisect(self.firsts, before)
+            reach = max(reach, max(self.ends[:known], default=reach))
         return reach
 
     def _cyclic(self, step: Step) -> bool:

@@ -81,7 +81,9 @@ class Nest:
             if node in memo or node in fresh:
                 stack.pop()
                 continue
-            waiting = [c for c in _children(node) if c not in memo and c not in fresh]
+            # A rare value is computed behind a branch, what it shares with others before.
+            inside = node.args[::2] if node.op == "select_rare" else self._inside(node)
+            waiting = [c for c in inside if c not in memo and c not in fresh]
             if waiting:
                 stack.extend(reversed(waiting))
                 continue
@@ -142,6 +144,12 @@ class Nest:
 
         return b.branch(some, inside, lambda: [value], rare=True)[0]
 
+    def _inside(self, node: Expr) -> Sequence[Expr]:
+        """What `node` is made of, in operations that there are instructions for."""
+        if node.op in ("load", "index"):
+            return [part for value in below(node) for part in self.plain(value)]
+        return node.args
+
     def _settle(self, root: Expr) -> None:
         """Finds which nodes below `root` read memory that the kernel writes; each node once."""
         settled, unstable = self._settled, self._unstable
@@ -151,7 +159,7 @@ class Nest:
             if node in settled:
                 stack.pop()
                 continue
-            inside = below(node)
+            inside = self._inside(node)
             waiting = [c for c in inside if c not in settled]
             if waiting:
                 stack.extend(waiting)
@@ -166,8 +174,3 @@ class Nest:
 def part_names(name: str, dtype: str) -> list[str]:
     """The names that stand for a name: of its parts, if it is complex."""
     return [f"{name}.re", f"{name}.im"] if dtype in PARTS else [name]
-
-
-def _children(node: Expr) -> Sequence[Expr]:
-    """What must have a value before `node`: not a rare value, which is computed behind a branch."""
-    return node.args[::2] if node.op == "select_rare" else below(node)
