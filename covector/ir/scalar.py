@@ -8,9 +8,10 @@ into vector instructions, the loop interpreter evaluates them.  A dtype here is 
 from __future__ import annotations
 
 import itertools
+import operator
 import weakref
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 BOOL = "bool"
 INDEX = "int64"
@@ -130,8 +131,15 @@ def select(condition: Expr, on_true: Any, on_false: Any) -> Expr:
 
 
 def cast(x: Expr, dtype: str) -> Expr:
-    """The value of `x` as `dtype`."""
+    """The value of `x` as `dtype`; an integer that was widened comes back as it was."""
+    if x.op == "cast" and x.args[0].dtype == dtype and _widens(dtype, x.dtype):
+        return x.args[0]
     return x if x.dtype == dtype else expr("cast", dtype, x)
+
+
+def _widens(narrow: str, wide: str) -> bool:
+    sizes = [d.lstrip("u").removeprefix("int") for d in (narrow, wide)]
+    return all(s.isdecimal() for s in sizes) and int(sizes[0]) < int(sizes[1])
 
 
 def bitcast(x: Expr, dtype: str) -> Expr:
@@ -154,43 +162,46 @@ def load(buffer: str, index: tuple[Any, ...], dtype: str) -> Expr:
     return expr("load", dtype, extra=(buffer, index))
 
 
+_args: Final[Callable[[Expr], tuple[Expr, ...]]] = operator.attrgetter("args")
+
+
 def walk(*roots: Expr) -> list[Expr]:
     """Every node reachable from `roots`, arguments before users, each once (no recursion)."""
-    order: list[Expr] = []
-    seen: set[Expr] = set()
-    stack = [(root, False) for root in reversed(roots)]
-    while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
-        elif node not in seen:
-            seen.add(node)
-            stack.append((node, True))
-            stack.extend((a, False) for a in reversed(node.args) if a not in seen)
-    return order
+    return _ordered(roots, _args)
 
 
 def walk_deep(*roots: Expr) -> list[Expr]:
     """As `walk`, also through the indices of loads: what is read from memory to find a place."""
+    return _ordered(roots, below)
+
+
+def _ordered(roots: Sequence[Expr], parts_of: Callable[[Expr], Sequence[Expr]]) -> list[Expr]:
     order: list[Expr] = []
     seen: set[Expr] = set()
-    stack = [(root, False) for root in reversed(roots)]
+    stack: list[Any] = [*reversed(roots)]
     while stack:
-        node, ready = stack.pop()
-        if ready:
-            order.append(node)
+        node = stack.pop()
+        if node is None:  # what the next one is made of has been seen to
+            order.append(stack.pop())
         elif node not in seen:
             seen.add(node)
-            stack.append((node, True))
-            stack.extend((a, False) for a in reversed(below(node)) if a not in seen)
+            parts = parts_of(node)
+            if parts:
+                stack += (node, None)
+                stack += [a for a in reversed(parts) if a not in seen]
+            else:
+                order.append(node)
     return order
 
 
 def below(node: Expr) -> Sequence[Expr]:
     """What a node is made of: its arguments, or what its index is read from."""
-    if node.op == "load":
+    op = node.op
+    if op != "load" and op != "index":
+        return node.args
+    if op == "load":
         return [e for i in node.extra[1] if i.terms for e in i.data()]
-    return node.extra.data() if node.op == "index" else node.args
+    return node.extra.data()
 
 
 #: A node whose text would be longer than this gets a line of its own.

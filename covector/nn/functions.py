@@ -235,8 +235,8 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     """
     x = _inexact("gelu", x)
     if approximate:
-        inner = _number(x, np.sqrt(2 / np.pi)) * (x + 0.044715 * (x * x * x))
-        return x * (0.5 * (1.0 + cnp.tanh(inner)))
+        # (1 + tanh u) / 2 = sigmoid 2 u: cheaper, and right where tanh u is nearly -1
+        return x * sigmoid(_number(x, np.sqrt(8 / np.pi)) * (x + 0.044715 * (x * x * x)))
     return 0.5 * x * lax.erfc(-x * _number(x, np.sqrt(0.5)))
 
 

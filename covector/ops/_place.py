@@ -16,7 +16,7 @@ import numpy as np
 
 from covector.ir.avals import ShapedArray
 from covector.ir.index import Affine, affine
-from covector.ir.scalar import INDEX, Expr, cast, compare, const, expr
+from covector.ir.scalar import INDEX, Expr, bitcast, cast, compare, const, expr
 from covector.ir.text import register_value_class
 from covector.ops import _check
 
@@ -257,8 +257,27 @@ def fits(ask: Any, start: Expr, size: Any, extent: Affine) -> Expr:
     start, limit = place(start, size, extent)
     if limit.constant is not None and limit.constant < 0:
         return const(False, "bool")
+    if start.dtype[0] != "u" and limit.constant is not None:
+        return compare("le", *_unsigned(start, limit.const))
     inside = compare("le", start, _number(ask, limit, start.dtype))
     return inside if start.dtype[0] == "u" else compare("ge", start, 0) & inside
+
+
+def drop(ask: Any, start: Expr, size: Any, extent: Affine) -> tuple[Affine, Expr]:
+    """Where a window of `size` at `start` is, and whether it lies within `extent`; where it does
+    not, the place is some other one."""
+    inside, at = fits(ask, start, size, extent), clip(ask, start, size, extent)
+    start, limit = place(start, size, extent)
+    if start.dtype[0] == "u" or (limit.constant or 0) <= 0:
+        return at, inside
+    start, last = _unsigned(start, limit.const)
+    return ask.data(cast(expr("min", start.dtype, start, last), INDEX)), inside
+
+
+def _unsigned(start: Expr, limit: int) -> tuple[Expr, Expr]:
+    """Both as unsigned numbers: what is negative is beyond the limit, too."""
+    dtype = f"u{start.dtype}"
+    return bitcast(start, dtype), const(limit, dtype)
 
 
 def _number(ask: Any, i: Affine, dtype: str) -> Expr:

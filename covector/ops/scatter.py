@@ -26,8 +26,9 @@ class ScatterOp(Op):
 
     Arguments: operand, indices, updates.  The window of updates is combined with the operand's
     elements there.  A window that does not fit is clipped in mode CLIP, else dropped as a whole.
-    Updates that meet in one element combine in C order of the updates, so that results are
-    deterministic here; JAX leaves the order undefined.  Semantics: StableHLO `scatter`.
+    Updates that meet in one element combine in C order of the updates (many into few: in parts
+    that depend on shapes alone), so that results are deterministic here; JAX leaves the order
+    undefined.  Semantics: StableHLO `scatter`.
 
     Subclasses: how to combine.  kind: 'set' or one of COMBINE; accepts: kinds of dtypes.
     """
@@ -99,13 +100,15 @@ class ScatterOp(Op):
         indices, indices_dim = args[1], dims[1]
         if indices_dim is not None:
             indices = ops.shape.move_axis(indices, indices_dim, 0)
-        op = self.with_params(
-            dimension_numbers=_place.batched_numbers(
-                self.dimension_numbers, indices_dim is not None
-            ),
-            indices_are_sorted=self.indices_are_sorted and indices_dim is None,
+        return self.over_leading_axis(indices_dim is not None)(x, indices, updates), 0
+
+    def over_leading_axis(self, indices: bool) -> Any:
+        """The same for each place on a leading axis of operand and updates; and of the `indices`,
+        or these are common to all."""
+        return self.with_params(
+            dimension_numbers=_place.batched_numbers(self.dimension_numbers, indices),
+            indices_are_sorted=self.indices_are_sorted and not indices,
         )
-        return op(x, indices, updates), 0
 
     def push(self, ask: Any) -> Push:
         """Every element of the updates, to clipped start + its place in the window."""
@@ -117,10 +120,12 @@ class ScatterOp(Op):
             where = None
             for k, d in enumerate(numbers.scatter_dims_to_operand_dims):
                 start, extent = ask.at(1, [*batch, affine(k)]), affine(shape[d])
-                base[d] = affine(base[d]) + _place.clip(ask, start, sizes[d], extent)
-                if self.mode is not CLIP:
-                    fits = _place.fits(ask, start, sizes[d], extent)
+                if self.mode is CLIP:
+                    at = _place.clip(ask, start, sizes[d], extent)
+                else:
+                    at, fits = _place.drop(ask, start, sizes[d], extent)
                     where = fits if where is None else where & fits
+                base[d] = affine(base[d]) + at
             return [affine(b) for b in base], self.element(ask.at(2, u)), self.kind, where
 
         return Push(0, ask.shapes[2], body)

@@ -14,7 +14,7 @@ from covector.backends.cpu.target import Target
 from covector.backends.cpu.workers import SYMBOL
 from covector.compiler.loops.program import Accumulator, Fold, For, Kernel, Scan, Store
 from covector.ir.index import Affine, Data, affine
-from covector.ir.scalar import cast, compare, const, expr, name, select
+from covector.ir.scalar import cast, compare, const, expr, load, name, select
 from tests.backends.harness import at, buffer, buffers, i
 
 ZERO = Affine()
@@ -164,3 +164,21 @@ def test_overrides(monkeypatch):
     monkeypatch.setenv("COVECTOR_TAIL", "masked")
     assert (target.host().vector_bytes, target.host().tail) == (16, "masked")
     assert target.host() is target.host()
+
+
+def test_one_number_for_all_lanes_does_not_narrow_the_vectors():
+    key = load("k", (), "uint64")
+    items = buffers(
+        buffer("k", [], "uint64", "in"),
+        buffer("x", [64], "uint32", "in"),
+        buffer("y", [64], "uint32", "out"),
+    )
+    target = TARGETS["avx2"]
+
+    def lanes(value):
+        body = [For("i", ZERO, Affine(64), [Store("y", (i("i"),), value)], "vector")]
+        return lanes_of(Kernel("f", items, body), target)
+
+    x = at("x", "i", dtype="uint32")
+    assert lanes(cast(key, "uint32") + x) == 8
+    assert lanes(cast(key + cast(x, "uint64"), "uint32")) == 4

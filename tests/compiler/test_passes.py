@@ -12,6 +12,7 @@ from covector.compiler.passes.fold_constants import fold_constants
 from covector.compiler.passes.simplify import simplify
 from covector.compiler.passes.sink_views import sink_views
 from covector.compiler.passes.split_reductions import split_reductions
+from covector.compiler.passes.split_scatters import split_scatters
 from covector.compiler.pipeline import PASSES, prepare
 from covector.ir.avals import ShapedArray
 from covector.ir.interpret import evaluate
@@ -207,3 +208,40 @@ def test_short_reductions_stay():
     for given, axes in (((100, 100), (0, 1)), ((1000, 1000), (1,)), ((1048583,), (0,))):
         closed = staged(lambda x, axes=axes: [reduce.ReduceMax(axes)(x)], given)
         assert len(split_reductions(closed.jaxpr).eqns) == 1
+
+
+def scattered(kind, x, indices, updates, window=()):
+    numbers = ops._place.ScatterDimensionNumbers(window, (0,), (0,))
+    return ops.scatter.scatter(x, indices, updates, numbers, kind=kind)
+
+
+@pytest.mark.parametrize("kind", ["ScatterAdd", "ScatterSub", "ScatterMul", "ScatterMin"])
+@pytest.mark.parametrize("count", [1 << 18, (1 << 17) + 5])
+def test_many_updates_of_few_elements_in_parts(kind, count):
+    rng = np.random.default_rng(1)
+    indices = rng.integers(-3, 12, (count, 1)).astype(np.int32)
+
+    def f(x, updates):
+        scale = np.float32(1e-6)
+        updates = point.add(point.mul(updates, scale), np.float32(1))
+        return [scattered(getattr(ops.scatter, kind), x, indices, updates)]
+
+    closed = staged(f, (10,), (count,))
+    text = check(closed, split_scatters(closed.jaxpr))
+    tables = [line for line in text if "f32[16,10]" in line]
+    assert len(tables) == 2  # filled, and scattered into
+    assert sum("scatter" in line for line in text) == (1 if count % 16 == 0 else 2)
+
+
+def test_scatters_of_whole_rows_or_of_few_updates_stay_whole():
+    indices = np.zeros((1 << 12, 1), np.int32)
+    for rows, many in ((2000, False), (4, True)):
+        closed = staged(
+            lambda x, u: [scattered(ops.scatter.ScatterAdd, x, indices, u, (1,))],
+            (rows, 64), (1 << 12, 64),
+        )  # fmt: skip
+        assert (len(split_scatters(closed.jaxpr).eqns) > 1) == many
+    closed = staged(
+        lambda x, u: [scattered(ops.scatter.ScatterAdd, x, indices, u)], (10,), (1 << 12,)
+    )
+    assert len(split_scatters(closed.jaxpr).eqns) == 1

@@ -159,7 +159,7 @@ _WRITE: dict[type, Any] = {
     Store: lambda w, s: f"store {w.place(s)}",
     Update: lambda w, s: f"update {s.kind} {w.place(s)}",
     Let: lambda w, s: f"let {w.name('name', s.name)} {w.expr(s.value)}",
-    For: lambda w, s: f"for {w.bounds(s)} {s.mode}*{s.unroll}",
+    For: lambda w, s: f"for {w.bounds(s)} {s.mode}*{s.unroll} {s.ahead}",
     If: lambda w, s: f"if {w.expr(s.condition)}",
     Scan: _Writer.scan,
     Repeat: _Writer.repeat,

@@ -28,17 +28,28 @@ from covector.compiler.loops.program import (
     Store,
     Update,
 )
+from covector.compiler.loops.strides import mentions
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
 from covector.compiler.math.evaluate import numpy_dtype
 from covector.ir.index import ZERO, Affine, affine
 from covector.ir.scalar import Expr, compare, const, load, name, select, walk
 
-#: Columns of a panel: at most, and at least (a cache line of floats).
-WIDEST, NARROWEST = 512, 16
-#: What a panel keeps should stay in L2.
-PANEL_BYTES = 192 * 1024
+#: Columns of a panel: at most, at most where it keeps more than accumulators (wider ones are no
+#: faster, and there are fewer for threads), and at least (a cache line of floats).
+WIDEST, KEEPING, NARROWEST = 512, 128, 16
+#: What a panel keeps should stay in a core's caches (its L2, its share of L3).  Measured on softmax
+#: over columns of 256 to 16384 floats: as fast as a tenth of it where that is wide enough, faster
+#: than computing values again where it is not.
+PANEL_BYTES = 4096 * 1024
+#: Rows between what is read and what is asked for, where a panel is not whole rows: the hardware
+#: does not foresee jumps from row to row.  Measured: up to twice as fast, alike from 8 to 32.
+AHEAD = 16
+#: What costs so much, in additions, and is the same in every row is computed once a column.
+DEAR = 4
 #: Rows combined in registers before a scratch row of accumulators is touched, if they are cheap.
 ROWS, LIGHT = 8, 6
+#: Axes of the loops over rows that something is inside; None: one of them may have no rows.
+Axes = tuple[str, ...] | None
 
 
 def panels(kernel: Kernel, loop: For) -> list[Statement]:
@@ -46,8 +57,10 @@ def panels(kernel: Kernel, loop: For) -> list[Statement]:
     scratch is added to the kernel's buffers."""
     extent = loop.high.const - loop.low.const
     width = panel_width(kernel, loop, extent)
-    rows = _Panel(kernel, loop, width)
     count, rest = divmod(extent, width)
+    ahead = AHEAD if extent > width else 0
+    kept = _written(kernel, loop)
+    rows = _Panel(kernel, loop, width, ahead, {b.name: b for b in kept})
     out: list[Statement] = []
     if count:
         outer = f"{loop.axis}o"
@@ -58,9 +71,11 @@ def panels(kernel: Kernel, loop: For) -> list[Statement]:
             if count > 1
             else rows.statements(loop.low, width)
         )
-    if rest:
-        out += rows.statements(loop.low + count * width, rest)
     rows.finish()
+    if rest:  # with scratch of its own, so that threads can share the others
+        last = _Panel(kernel, loop, rest, ahead, {f"{b.name}r": b for b in kept})
+        out += last.statements(loop.low + count * width, rest)
+        last.finish()
     return out
 
 
@@ -72,7 +87,8 @@ def panel_width(kernel: Kernel, loop: For, extent: int) -> int:
         for n in b.shape:
             elements *= n.const
         per_column += elements * numpy_dtype(b.dtype).itemsize
-    widest = max(NARROWEST, min(WIDEST, PANEL_BYTES // per_column // NARROWEST * NARROWEST))
+    most = KEEPING if per_column > 8 else WIDEST
+    widest = max(NARROWEST, min(most, PANEL_BYTES // per_column // NARROWEST * NARROWEST))
     if extent <= widest:
         return extent
     count = -(-extent // widest)
@@ -90,32 +106,46 @@ def _written(kernel: Kernel, loop: For) -> list[Buffer]:
 class _Panel:
     """Writes the statements of one panel."""
 
-    __slots__ = ("column", "kept", "kernel", "loop", "rows", "width")
+    __slots__ = (
+        "ahead", "column", "fills", "kept", "kernel", "loop", "names", "ready", "rows", "set",
+        "width",
+    )  # fmt: skip
 
-    def __init__(self, kernel: Kernel, loop: For, width: int) -> None:
-        self.kernel, self.loop, self.width = kernel, loop, width
+    def __init__(
+        self, kernel: Kernel, loop: For, width: int, ahead: int, kept: dict[str, Buffer]
+    ) -> None:
+        self.kernel, self.loop, self.width, self.ahead = kernel, loop, width, ahead
         self.column = f"{loop.axis}c"
-        self.kept = {b.name for b in _written(kernel, loop)}
+        #: scratch of the loop, by its names here
+        self.kept = kept
+        self.names = {b.name: n for n, b in kept.items()}
         #: names of scalars -> the scratch rows that hold them for every column
         self.rows: dict[str, Buffer] = {}
+        #: the rows that are final where a loop over rows begins, what is computed there once for
+        #: all rows, and where it is kept
+        self.ready: set[str] = set()
+        self.fills: list[Statement] = []
+        self.set: dict[Expr, Buffer] = {}
 
     def statements(self, start: Affine, width: int) -> list[Statement]:
         """The panel of `width` columns from `start` on."""
         swap = {self.loop.axis: start + affine(self.column)}
         rewrite = Rewrite(swap, self._place, self._leaf)
+        self.ready, self.set = set(), {}
         return self._body(self.loop.body, rewrite, width)
 
     def finish(self) -> None:
         """Give the scratch its new shapes."""
         buffers = self.kernel.buffers
-        for n in self.kept:
-            b = buffers[n]
+        for n, b in self.kept.items():
             buffers[n] = Buffer(n, (*b.shape, Affine(self.width)), b.dtype, b.home)
         for b in self.rows.values():
             buffers[b.name] = b
 
     def _place(self, buffer: str, index: tuple[Affine, ...]) -> tuple[str, tuple[Affine, ...]]:
-        return buffer, (*index, affine(self.column)) if buffer in self.kept else index
+        if buffer not in self.names:
+            return buffer, index
+        return self.names[buffer], (*index, affine(self.column))
 
     def _leaf(self, e: Expr) -> Expr | None:
         row = self.rows.get(e.extra) if e.op == "name" else None
@@ -136,11 +166,74 @@ class _Panel:
     def _set(self, row: Buffer, value: Expr) -> Store:
         return Store(row.name, (affine(self.column),), value)
 
-    def _columns(self, body: list[Statement], width: int, cheap: bool = False) -> For:
+    def _columns(
+        self, body: list[Statement], width: int, cheap: bool = False, inside: Axes = ()
+    ) -> For:
         unroll = 2 if cheap and width >= 64 else 1
-        return For(self.column, ZERO, Affine(width), body, "vector", unroll)
+        if inside:
+            body = self._outside(body, inside)
+        return For(self.column, ZERO, Affine(width), self._named(body), "vector", unroll)
 
-    def _body(self, body: Sequence[Statement], rewrite: Rewrite, width: int) -> list[Statement]:
+    def _outside(self, body: list[Statement], inside: tuple[str, ...]) -> list[Statement]:
+        """The body without what is dear and the same in every row: that is done once, before."""
+        roots = [e for s in body for e in expressions(s)]
+        same: dict[Expr, int] = {}  # what is the same in every row, and its cost
+        for e in walk(*roots):
+            if e.op == "load":
+                varies = e.extra[0] in self.kept or e.extra[0] not in self._known()
+                varies |= any(mentions(a, i) for a in inside for i in e.extra[1])
+            elif e.op == "index":
+                varies = any(mentions(a, e.extra) for a in inside)
+            else:
+                varies = e.op == "name" or any(a not in same for a in e.args)
+            if not varies:
+                same[e] = COST.get(e.op, 1) + sum(same[a] for a in e.args)
+        rewrite = Rewrite()
+        stack = roots
+        while stack:
+            e = stack.pop()
+            if e not in same:
+                stack.extend(e.args)
+            elif same[e] >= DEAR and e.args and e.dtype != "bool":
+                rewrite.memo[e] = self._load(self._once(e))
+        return rewrite.statements(body) if rewrite.memo else body
+
+    def _known(self) -> set[str]:
+        """What may be read where a loop over rows begins."""
+        return self.ready | {n for n, b in self.kernel.buffers.items() if b.home == "in"}
+
+    def _once(self, e: Expr) -> Buffer:
+        """The scratch row that holds `e`, which is filled before the loop over rows."""
+        if e not in self.set:
+            self.set[e] = row = self._row(f"{len(self.set)}:", e.dtype)
+            self.fills.append(self._set(row, e))
+        return self.set[e]
+
+    def _named(self, body: list[Statement]) -> list[Statement]:
+        """The body with names for the scratch that several statements only read: so what they
+        have in common is computed once, although they write memory."""
+        written = {s.buffer for s in body if isinstance(s, (Store, Update))}
+        scratch = (self.kept.keys() | {row.name for row in self.rows.values()}) - written
+        uses: dict[Expr, int] = {}
+        for s in body:
+            for e in walk(*expressions(s)):
+                if e.op == "load" and e.extra[0] in scratch:
+                    uses[e] = uses.get(e, 0) + 1
+        shared = [e for e, count in uses.items() if count > 1]
+        names = {e: Let(f"{e.extra[0]}v{n}", e) for n, e in enumerate(shared)}
+        if not names:
+            return body
+        given = {e: name(let.name, e.dtype) for e, let in names.items()}
+        return [*names.values(), *Rewrite(leaf=given.get).statements(body)]
+
+    def _rows(
+        self, axis: str, low: Affine, high: Affine, body: list[Statement], unroll: int = 1
+    ) -> For:
+        return For(axis, low, high, body, "serial", unroll, self.ahead)
+
+    def _body(
+        self, body: Sequence[Statement], rewrite: Rewrite, width: int, inside: Axes = ()
+    ) -> list[Statement]:
         out: list[Statement] = []
         plain: list[Statement] = []
         for s in body:
@@ -148,22 +241,30 @@ class _Panel:
                 plain.append(rewrite.statement(s))
                 continue
             if plain:
-                out.append(self._columns(plain, width, cheap=True))
+                out.append(self._columns(plain, width, True, inside))
                 plain = []
             if isinstance(s, Fold):
-                out += self._fold(s, rewrite, width)
+                loops = self._fold(s, rewrite, width, inside)
             elif isinstance(s, Scan):
-                out += self._scan(s, rewrite, width)
+                loops = self._scan(s, rewrite, width, inside)
             elif isinstance(s, For):
-                inner = self._body(s.body, rewrite, width)
-                out.append(For(s.axis, rewrite.index(s.low), rewrite.index(s.high), inner))
+                over = _over(inside, [(s.axis, s.low, s.high)])
+                inner = self._body(s.body, rewrite, width, over)
+                ends = rewrite.index(s.low), rewrite.index(s.high)
+                loops = [self._rows(s.axis, *ends, inner)]
             else:
                 raise TypeError(f"panels: unexpected {type(s).__name__}")
+            if inside == ():
+                if self.fills:
+                    out.append(self._columns(self.fills, width))
+                    self.fills = []
+                self.ready = {row.name for row in self.rows.values()}
+            out += loops
         if plain:
-            out.append(self._columns(plain, width, cheap=True))
+            out.append(self._columns(plain, width, True, inside))
         return out
 
-    def _fold(self, s: Fold, rewrite: Rewrite, width: int) -> list[Statement]:
+    def _fold(self, s: Fold, rewrite: Rewrite, width: int, inside: Axes) -> list[Statement]:
         stores = rewrite.statements(s.stores)
         start: list[Statement] = []
         inner: list[Statement] = []
@@ -185,11 +286,13 @@ class _Panel:
                 start += [self._set(row, lows.expr(v)) for row, v in zip(rows, values, strict=True)]
                 inner += self._choose(r.kind, rows, values)
             later.update(zip(r.names, rows, strict=True))
-        body: list[Statement] = [self._columns([*stores, *inner], width)]
+        over = _over(inside, s.loops)
+        body: list[Statement] = [self._columns([*stores, *inner], width, inside=over)]
         cheap = not stores and all(isinstance(t, Update) for t in inner) and _light(inner)
         for k, (a, low, high) in enumerate(reversed(s.loops)):
             rows_at_once = ROWS // max(1, len(inner)) if k == 0 and cheap else 1
-            body = [For(a, rewrite.index(low), rewrite.index(high), body, "serial", rows_at_once)]
+            ends = rewrite.index(low), rewrite.index(high)
+            body = [self._rows(a, *ends, body, rows_at_once)]
         rewrite.memo.clear()  # names of the fold mean its rows from here on
         return [self._columns(start, width), *body]
 
@@ -205,7 +308,7 @@ class _Panel:
             self._set(rows[0], select(better, value, best)),
         ]
 
-    def _scan(self, s: Scan, rewrite: Rewrite, width: int) -> list[Statement]:
+    def _scan(self, s: Scan, rewrite: Rewrite, width: int, inside: Axes) -> list[Statement]:
         rows = [self._row(n, e.dtype) for n, e in s.carries]
         start: list[Statement] = [
             self._set(row, rewrite.expr(e)) for row, (_, e) in zip(rows, s.carries, strict=True)
@@ -214,17 +317,24 @@ class _Panel:
         axes = dict(rewrite.axes)
         if s.reverse:
             axes[s.axis] = s.low + s.high - 1 - affine(s.axis)
-        inside = Rewrite(axes, self._place, self._leaf)
-        body = inside.statements(s.body)
-        following = [inside.expr(e) for e in s.next]
+        within = Rewrite(axes, self._place, self._leaf)
+        body = within.statements(s.body)
+        following = [within.expr(e) for e in s.next]
         lets = [Let(f"{row.name}n", e) for row, e in zip(rows, following, strict=True)]
         body += lets
         body += [self._set(row, name(t.name, row.dtype)) for row, t in zip(rows, lets, strict=True)]
         low, high = rewrite.index(s.low), rewrite.index(s.high)
+        over = _over(inside, [(s.axis, s.low, s.high)])
         return [
             self._columns(start, width),
-            For(s.axis, low, high, [self._columns(body, width)]),
+            self._rows(s.axis, low, high, [self._columns(body, width, inside=over)]),
         ]
+
+
+def _over(inside: Axes, loops: Sequence[tuple[str, Affine, Affine]]) -> Axes:
+    """The axes inside further loops."""
+    some = all(((high - low).constant or 0) > 0 for _, low, high in loops)
+    return (*inside, *(a for a, _, _ in loops)) if some and inside is not None else None
 
 
 def _light(body: Sequence[Statement]) -> bool:

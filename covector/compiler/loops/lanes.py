@@ -20,10 +20,11 @@ from covector.ir.scalar import Expr, walk_deep
 SHORT = 8
 #: Folds longer than this along columns are done in panels.
 LONG = 16
-#: A fold cheaper than this (in additions an element) is unrolled more: its adds form a chain.
-CHEAP = 10
-#: Beyond this cost of an element, unrolling only makes code longer.
+#: Beyond this cost of an element, unrolling a loop with folds inside only makes code longer.
 DEAR = 40
+#: Up to these costs of an element so many vectors are done side by side: their chains of dependent
+#: instructions fill each other's gaps; beyond, LLVM has too much to read.
+UNROLLED = ((150, 4), (600, 2))
 #: Columns that a panel needs for its rows to be read as streams.
 STREAM = 64
 #: Both axes of a transposed tile are at least this long.
@@ -72,7 +73,7 @@ def _loop(kernel: Kernel, s: For) -> list[Statement]:
     if not inner:
         if independent(kernel, s):
             cost = _cost(s.body)
-            s.mode, s.unroll = "vector", 2 if cost < DEAR else 1
+            s.mode, s.unroll = "vector", _side_by_side(cost, 1)
         return [s]
     tile = _as_tile(kernel, s)
     if tile is not None:
@@ -87,9 +88,14 @@ def _loop(kernel: Kernel, s: For) -> list[Statement]:
     return [s]
 
 
+def _side_by_side(cost: int, least: int) -> int:
+    """How many vectors of elements of this cost are done at once."""
+    return next((n for most, n in UNROLLED if cost <= most), least)
+
+
 def _fold(kernel: Kernel, s: Fold, lanes: bool) -> None:
     cost = _cost([s])
-    s.unroll = 1 if lanes or cost >= DEAR else 4 if cost < CHEAP else 2
+    s.unroll = 1 if lanes else _side_by_side(cost, 2)
     if lanes:
         return
     strides = Strides(kernel, [s])

@@ -250,10 +250,11 @@ class Repeat(Statement):
 class For(Statement):
     """A loop.  mode: 'serial'; 'vector' (its axis has the lanes); 'tile' (with the loop inside
     it, a block of lanes x lanes is transposed in registers); 'parallel' (iterations independent:
-    chunks may run on several threads).  `unroll`: so many instances side by side.
+    chunks may run on several threads).  `unroll`: so many instances side by side.  `ahead`: what
+    vectors inside read is asked for so many iterations before, where that is far off in memory.
     """
 
-    __slots__ = ("axis", "body", "high", "low", "mode", "unroll")
+    __slots__ = ("ahead", "axis", "body", "high", "low", "mode", "unroll")
 
     def __init__(
         self,
@@ -263,13 +264,15 @@ class For(Statement):
         body: list[Statement],
         mode: str = "serial",
         unroll: int = 1,
+        ahead: int = 0,
     ) -> None:
         self.axis, self.low, self.high, self.body = axis, low, high, body
-        self.mode, self.unroll = mode, unroll
+        self.mode, self.unroll, self.ahead = mode, unroll, ahead
 
     def lines(self, pad: str) -> list[str]:
         mark = "" if self.mode == "serial" and self.unroll == 1 else f":{self.mode}"
         mark += "" if self.unroll == 1 else f"*{self.unroll}"
+        mark += f" ahead {self.ahead}" if self.ahead else ""
         return [
             f"{pad}for {self.axis}{mark} in {self.low} .. {self.high}",
             *(line for s in self.body for line in s.lines(pad + "    ")),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from covector.compiler.loops.costs import COST
+from covector.compiler.loops.costs import COST, product
 from covector.compiler.loops.domain import (
     Domain,
     Factor,
@@ -17,12 +17,15 @@ from covector.compiler.loops.lanes import choose_lanes
 from covector.compiler.loops.lower import Lowering
 from covector.compiler.loops.naming import make_kernel
 from covector.compiler.loops.program import For, Kernel, Scan, Statement, Store, Update
+from covector.compiler.loops.transform import Rewrite
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import Expr, expr, walk_deep
 
 #: What one write of a push may cost, in additions: beyond it, its arguments come from memory, where
 #: kernels with lanes and threads have put them; a push is serial.
 PUSH_COST = 48
+#: Elements of the updates from which their columns are shared out, and columns of a part, at least.
+SHARED, WIDE = 1 << 17, 64
 
 Made = tuple[Kernel, list[Value]]
 
@@ -56,7 +59,7 @@ def lower_push(
         body: list[Statement] = [Store(out, index, value, where)]  # type: ignore[arg-type]
     else:
         body = [Update(out, index, kind, value, where)]  # type: ignore[arg-type]
-    for a, lo, h in reversed(domain.axes):
+    for a, lo, h in reversed(_columns_first(domain, body)):
         body = [For(a, lo, h, body)]
     kernel, values = make_kernel(node.op.name, body, [out])
     choose_lanes(kernel)
@@ -64,6 +67,29 @@ def lower_push(
     if not isinstance(base, Value):
         raise TypeError(f"{node.op}: a push into a literal; broadcast it first")
     return kernel, values, base
+
+
+def _columns_first(domain: Domain, body: list[Statement]) -> list[tuple[str, Affine, Affine]]:
+    """The loops round the one write in `body`, the outermost first.
+
+    Where rows meet in one place, but columns do not, and there is much to do, the outermost is over
+    parts of the columns, which threads can share; `body` is rewritten for it.
+    """
+    loops = list(domain.axes)
+    trips = [(high - low).constant or 0 for _, low, high in loops]
+    if len(loops) < 2 or product(trips) < SHARED:
+        return loops
+    (write,) = body
+    assert isinstance(write, (Store, Update))
+    apart = {i.terms[0][0] for i in write.index if len(i.terms) == 1}
+    axis, low, _ = loops[-1]
+    parts = next((p for p in range(trips[-1] // WIDE, 1, -1) if trips[-1] % (p * 16) == 0), 1)
+    if loops[0][0] in apart or axis not in apart or parts == 1 or low != 0:
+        return loops
+    width = trips[-1] // parts
+    outer = f"{axis}o"
+    body[:] = Rewrite({axis: affine(outer) * width + affine(axis)}).statements(body)
+    return [(outer, low, Affine(parts)), *loops[:-1], (axis, low, Affine(width))]
 
 
 def _resolve_whole(low: Lowering, roots: Sequence[Expr]) -> None:

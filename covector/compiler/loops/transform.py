@@ -122,7 +122,7 @@ class Rewrite:
             return Update(buffer, index, s.kind, self.expr(s.value), self._maybe(s.where))
         if isinstance(s, For):
             low, high = self.index(s.low), self.index(s.high)
-            return For(s.axis, low, high, self.statements(s.body), s.mode, s.unroll)
+            return For(s.axis, low, high, self.statements(s.body), s.mode, s.unroll, s.ahead)
         if isinstance(s, Fold):
             loops = [(a, self.index(lo), self.index(h)) for a, lo, h in s.loops]
             results = [

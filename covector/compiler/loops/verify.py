@@ -168,7 +168,12 @@ class _Checker:
             if buffer.home == "scratch":
                 self.covered(s.buffer, s.index)
         elif buffer.home == "scratch" and s.where is None:
-            self.facts.append((s.buffer, tuple((i, i) for i in s.index)))
+            box = tuple((i, i) for i in s.index)
+            before = next((b for name, b in reversed(self.facts) if name == s.buffer), None)
+            self.facts.append((s.buffer, box))
+            joined = _joined(before, box) if before is not None else None
+            if joined is not None:
+                self.facts.append((s.buffer, joined))
 
     def fold(self, s: Fold) -> None:
         names, facts = dict(self.names), len(self.facts)
@@ -278,7 +283,7 @@ class _Checker:
     def covered(self, name: str, index: Sequence[Affine]) -> None:
         if self.empty():
             return
-        for filled, box in self.facts:
+        for filled, box in reversed(self.facts):
             if filled == name and all(
                 self.range_of(i - low)[0].sure() and self.range_of(high - i)[0].sure()
                 for i, (low, high) in zip(index, box, strict=True)
@@ -300,3 +305,15 @@ def _widened(box: Box, axis: str, low: Affine, high: Affine) -> Box | None:
         return None  # with gaps, or not in order
     wide = (a.substitute({axis: low}), b.substitute({axis: high - 1}))
     return tuple(wide if k == uses[0] else pair for k, pair in enumerate(box))
+
+
+def _joined(first: Box, second: Box) -> Box | None:
+    """Both as one, where they differ along one axis only, and the second begins there next to the
+    end of the first: rows that are filled one by one."""
+    apart = [k for k, (a, b) in enumerate(zip(first, second, strict=True)) if a != b]
+    if len(apart) != 1:
+        return None
+    (k,) = apart
+    if second[k][0] - first[k][1] != 1:
+        return None
+    return (*first[:k], (first[k][0], second[k][1]), *first[k + 1 :])

@@ -92,11 +92,33 @@ def expand(node: Expr, native: frozenset[str]) -> Expr:
     else:
         rule = None if op in native else _integer_rule(node)
     if rule is not None:
-        return expand_all([rule(*node.args)], native)[0]
+        return _expand_above(rule(*node.args), node.args, native)
     if op in BASIC or op in native:
         return node
     hint = " (split complex values into parts first)" if kind.startswith("complex") else ""
     raise NotImplementedError(f"expand: {op} of {kind} has no expansion{hint}")
+
+
+def _expand_above(root: Expr, known: tuple[Expr, ...], native: frozenset[str]) -> Expr:
+    """`root`, expanded, in terms of `known`, which are and have whole programs below them."""
+    done: dict[Expr, Expr] = {node: node for node in known}
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        missing = [a for a in node.args if a not in done]
+        if node in done or not missing:
+            stack.pop()
+            if node not in done:
+                done[node] = expand(_with_args(node, done), native)
+        else:
+            stack.extend(reversed(missing))
+    return done[root]
+
+
+def _with_args(node: Expr, done: dict[Expr, Expr]) -> Expr:
+    args = tuple(done[a] for a in node.args)
+    same = all(a is b for a, b in zip(args, node.args, strict=True))
+    return node if same else expr(node.op, node.dtype, *args)
 
 
 def _integer_rule(node: Expr) -> Rule | None:
@@ -136,7 +158,5 @@ def expand_all(roots: Iterable[Expr], native: frozenset[str] = frozenset()) -> l
     roots = list(roots)
     done: dict[Expr, Expr] = {}
     for node in walk(*roots):
-        args = tuple(done[a] for a in node.args)
-        same = all(a is b for a, b in zip(args, node.args, strict=True))
-        done[node] = expand(node if same else expr(node.op, node.dtype, *args), native)
+        done[node] = expand(_with_args(node, done), native)
     return [done[root] for root in roots]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from covector.compiler.libraries import chosen
+from covector.compiler.libraries import chosen, is_small
 from covector.compiler.loops.graph import native_rule
 from covector.compiler.passes.rewrite import Writer
 from covector.ir.avals import ShapedArray
@@ -78,7 +78,8 @@ def _expandable(eqn: Equation) -> bool:
         return True
     if native_rule(op) or not has_rule(op, "decompose") or op.name in BARRIERS:
         return False
-    return chosen(op, [v.aval for v in eqn.invars]) is None
+    avals = [v.aval for v in eqn.invars]
+    return not is_small(op, avals) and chosen(op, avals) is None
 
 
 def open_barriers(jaxpr: Jaxpr) -> Jaxpr:

@@ -125,6 +125,14 @@ def _scale(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | No
     return out.emit(Op.registry["mul"](), [t, c], eqn)
 
 
+def _scale_both(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
+    """No mask is needed if one of the factors is finite and not 0."""
+    for number in (_number(x, made) for x in args):
+        if number is not None and number != 0 and np.isfinite(complex(number)):
+            return out.emit(Op.registry["mul"](), args, eqn)
+    return None
+
+
 def _involution(name: str) -> Rule:
     def rule(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
         inner = _before(args[0], made, name)
@@ -282,6 +290,7 @@ RULES: Final[dict[str, Rule]] = {
     "mul": _mul,
     "div": _div,
     "scale_tangent": _scale,
+    "scale_tangents": _scale_both,
     "neg": _involution("neg"),
     "not": _involution("not"),
     "conj": _involution("conj"),

@@ -240,9 +240,12 @@ def whole_index(nest: Nest, index: Affine, env: Env, to: Element) -> Value:
     b = nest.b
     total = _sum(nest, env, index)
     type = to.register if to.group in "su" else I64
+    more = 0
+    if total.stretch:  # vectors side by side differ in what is added to one splat
+        more, total.const = total.const, 0
     value = b.cast("trunc", total.scalar(), type)
     if total.stretch:
-        steps = tuple(total.stretch * n for n in range(env.lanes))
+        steps = tuple(more + total.stretch * n for n in range(env.lanes))
         value = b.add(b.splat(value, env.lanes), b.const(steps, type.of(env.lanes)))
     if total.vector is not None:
         value = b.add(value, b.cast("trunc", total.vector, type))

@@ -21,7 +21,7 @@ class Combiner:
     """`kind` over elements of type `dtype`; its state is one value, or (value, index), or, for the
     product of complex numbers, (re, im)."""
 
-    __slots__ = ("_combine", "element", "kind", "outside", "sums", "types")
+    __slots__ = ("_combine", "_follow", "element", "kind", "outside", "sums", "types")
 
     def __init__(self, kind: str, dtypes: tuple[str, ...]) -> None:
         if kind not in COMBINE:
@@ -34,6 +34,8 @@ class Combiner:
         self.kind = _BOOL.get(kind, kind) if first.group == "b" else kind
         self.sums = self.kind == "sum" and self.element.group == "f"
         self._combine = _rule(self.kind, self.types)
+        picks = self.kind in ("argmax", "argmin")
+        self._follow = _arg_follow(self.kind == "argmax", first) if picks else self._combine
 
     def start(self, b: Builder, lanes: int) -> Values:
         """The identity, in every lane."""
@@ -55,6 +57,10 @@ class Combiner:
     def combine(self, b: Builder, old: Values, new: Values) -> Values:
         """`old` combined with `new`."""
         return self._combine(b, old, new)
+
+    def follow(self, b: Builder, old: Values, new: Values) -> Values:
+        """`old` combined with `new`, whose index is a later one: a tie is no question."""
+        return self._follow(b, old, new)
 
     def tree(self, b: Builder, states: list[Values]) -> Values:
         """Several states as one, pairwise."""
@@ -125,6 +131,27 @@ def _arg_rule(largest: bool, group: str, index: str) -> Callable[[Builder, Value
         return b.select(take, x, a), b.select(take, j, i)
 
     return rule
+
+
+def _arg_follow(largest: bool, e: Element) -> Callable[[Builder, Values, Values], Values]:
+    """As `_arg_rule`, where indices grow; what ties with the start leaves its index as it is."""
+    real = e.group in "fh"
+    sign = "s" if e.group == "s" else "u"
+    beats = f"{'fcmp' if real else 'icmp'} {sign}{'gt' if largest else 'lt'}"
+
+    def rule(b: Builder, old: Values, new: Values) -> Values:
+        (a, i), (x, j) = old, new
+        take = b.cmp(beats, x, a)
+        if real:
+            take = b.bin("and", take, b.cmp("fcmp ord", a, a))
+        return b.select(take, x, a), b.select(take, j, i)
+
+    return rule
+
+
+def no_index(c: Combiner) -> int:
+    """The index that an accumulator of argmax or argmin starts with: greater than any."""
+    return _identity(c.kind, c.types)[1]  # type: ignore[return-value]
 
 
 def _identity(kind: str, types: tuple[Element, ...]) -> tuple[object, ...]:

@@ -17,11 +17,12 @@ class Env:
 
     `mask`: the active lanes, or None for all.  `aligned`: the vectors of a loop follow each other,
     from a multiple of `lanes`.  `memo` holds values of expressions, `fresh` of those that read
-    memory the kernel writes (forgotten at every statement).  `tile`: see tile.py.
+    memory the kernel writes (forgotten at every statement).  `tile`: see tile.py.  `ahead`: (the
+    axis of the loop around that asks for what it reads so many iterations before, how many).
     """
 
     __slots__ = (
-        "aligned", "axes", "fresh", "lanes", "mask", "memo", "names", "tile", "vector",
+        "ahead", "aligned", "axes", "fresh", "lanes", "mask", "memo", "names", "tile", "vector",
     )  # fmt: skip
 
     def __init__(
@@ -33,8 +34,9 @@ class Env:
         mask: Value | None = None,
         tile: Any = None,
         aligned: bool = False,
+        ahead: tuple[str, int] | None = None,
     ) -> None:
-        self.axes, self.names = axes, names
+        self.axes, self.names, self.ahead = axes, names, ahead
         self.vector, self.lanes, self.mask, self.tile = vector, lanes, mask, tile
         self.aligned = aligned
         self.memo: dict[Expr, Value] = {}
@@ -47,8 +49,9 @@ class Env:
 
     def _with(self, axes: dict[str, tuple[Value, int]]) -> Env:
         return Env(
-            axes, dict(self.names), self.vector, self.lanes, self.mask, self.tile, self.aligned
-        )
+            axes, dict(self.names), self.vector, self.lanes, self.mask, self.tile, self.aligned,
+            self.ahead,
+        )  # fmt: skip
 
     def spread(
         self,
@@ -62,7 +65,7 @@ class Env:
         """With lanes along `axis`, the first at `value + more`; one lane is no vector at all."""
         axes = {**self.axes, axis: (value, more)}
         vector = axis if lanes > 1 else None
-        return Env(axes, dict(self.names), vector, lanes, mask, self.tile, aligned)
+        return Env(axes, dict(self.names), vector, lanes, mask, self.tile, aligned, self.ahead)
 
     def fork(self) -> Env:
         """The same, for a body that may not run: what it computes is forgotten after it."""

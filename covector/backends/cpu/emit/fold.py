@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, final
 
 from covector.backends.cpu.emit.address import locate, scalar_index
-from covector.backends.cpu.emit.combine import Combiner, Values
+from covector.backends.cpu.emit.combine import Combiner, Values, no_index
 from covector.backends.cpu.emit.convert import from_memory
 from covector.backends.cpu.emit.memory import lane_pointers, load, read, store, write_one
 from covector.backends.cpu.emit.nest import part_names
@@ -65,8 +65,8 @@ class _Fold:
     """
 
     __slots__ = (
-        "b", "combiners", "cut", "emit_body", "envs", "lanes", "nest", "rest", "results", "s",
-        "stretch", "width",
+        "b", "combiners", "cut", "emit_body", "envs", "in_order", "lanes", "nest", "rest",
+        "results", "s", "stretch", "width",
     )  # fmt: skip
 
     def __init__(self, nest: Nest, s: Fold, envs: list[Env], emit_body: EmitBody) -> None:
@@ -75,6 +75,7 @@ class _Fold:
         vector = s.vector is not None and nest.lanes > 1
         self.results = [part for r in s.results for part in _real(nest, r)]
         self.combiners = [Combiner(r.kind, r.dtypes) for r in self.results]
+        self.in_order = [_grows(s, r) for r in self.results]
         self.width = s.unroll if vector else 1
         self.lanes = nest.lanes if vector else envs[0].lanes
         self.cut, self.stretch = self._stretches(vector)
@@ -114,10 +115,20 @@ class _Fold:
             e = self.envs.index(env)
             scalars = self._split(self.rest, False, 1)[e][k]
             total = c.combine(self.b, total, scalars[0])
+        if self.in_order[k]:
+            total = self._first_of_ties(c, r, total, env)
         if r.init is not None:
             total = self._from(c, r.init, total, env)
         for name, v in zip(r.names, c.lower(self.b, total), strict=True):
             env.define(name, v)
+
+    def _first_of_ties(self, c: Combiner, r: Accumulator, total: Values, env: Env) -> Values:
+        """With the first index of all where every element ties with the start."""
+        (axis, low, _) = self.s.loops[0]
+        first = self.nest.value(r.values[1], env.bind(axis, scalar_index(self.nest, low, env)))
+        (best, place), b = total, self.b
+        none = b.cmp("icmp eq", place, b.const(no_index(c), place.type.scalar))
+        return best, b.select(none, first, place)
 
     def _from(self, c: Combiner, init: Expr, total: Values, env: Env) -> Values:
         start = c.lift(self.b, tuple(self.nest.all_lifted(init, env)))
@@ -288,18 +299,32 @@ class _Fold:
             self.emit_body(self.nest, self.s.stores, flat)
         width = 1 if flat[0].lanes == 1 and self.lanes > 1 else self.width
         split = self._split(state, False, width)
+        for env in flat:
+            env.fresh.clear()
+        for value in (v for r in self.results for v in r.values):
+            self.nest.together(value, flat)
         for row, copies in zip(split, groups, strict=True):
             for u, env in enumerate(copies):
-                env.fresh.clear()
                 for k, (c, r) in enumerate(zip(self.combiners, self.results, strict=True)):
                     values = tuple(self.nest.lifted(v, env) for v in r.values)
                     old = row[k][u]
-                    new = c.combine(self.b, old, c.lift(self.b, values))
+                    step = c.follow if self.in_order[k] else c.combine
+                    new = step(self.b, old, c.lift(self.b, values))
                     if active is not None:
                         new = tuple(self.b.select(active, n, o)
                                     for n, o in zip(new, old, strict=True))  # fmt: skip
                     row[k][u] = new
         return self._flat(split)
+
+
+def _grows(s: Fold, r: Accumulator) -> bool:
+    """Whether `r` picks an element by an index that grows from step to step of every lane."""
+    if len(r.names) != 2 or len(s.loops) != 1 or r.values[1].op != "index":
+        return False
+    axis = s.loops[0][0]
+    return any(a == axis and c > 0 for a, c in r.values[1].extra.terms) and all(
+        isinstance(a, str) for a, _ in r.values[1].extra.terms
+    )
 
 
 def _real(nest: Nest, r: Accumulator) -> list[Accumulator]:
@@ -336,8 +361,11 @@ def combine_update(nest: Nest, s: Update, envs: list[Env]) -> None:
     dtype = memory.element.name
     c = Combiner(s.kind, (dtype,))
     if s.where is not None or any(_gathers(i) for i in s.index):
-        for env in envs:
-            _update_serially(nest, s, c, env)
+        if all(_apart(nest, s, env) for env in envs):
+            _update_apart(nest, s, c, envs)
+        else:
+            for env in envs:
+                _update_serially(nest, s, c, env)
         return
     shared: dict[Any, list[Env]] = {}
     for env in envs:
@@ -369,6 +397,39 @@ def _update_one(nest: Nest, s: Update, c: Combiner, new: Values, env: Env) -> No
     one = env.spread(env.vector, *env.axes[env.vector], 1)
     one.names.update(env.names)
     _write_back(nest, s, c, c.across(b, new), one)
+
+
+def _apart(nest: Nest, s: Update, env: Env) -> bool:
+    """Whether the lanes are sure to update different elements."""
+    place = locate(nest, nest.memory[s.buffer], s.index, env)
+    return (
+        env.lanes > 1 and place.offsets is None and isinstance(place.step, int) and place.step != 0
+    )
+
+
+def _update_apart(nest: Nest, s: Update, c: Combiner, envs: list[Env]) -> None:
+    """Instance after instance, each as a whole vector; one test for all that ask the same."""
+    wheres = [None if s.where is None else nest.value(s.where, env) for env in envs]
+    done = 0
+    while done < len(envs):
+        where = wheres[done]
+        end = next((n for n in range(done, len(envs)) if wheres[n] is not where), len(envs))
+        group, done = envs[done:end], end
+
+        def write(group: list[Env] = group, where: Value | None = where) -> list[Value]:
+            for env in group:
+                inner = env if where is None else env.fork()
+                old = c.lift(nest.b, (load(nest, s.buffer, s.index, inner),))
+                new = c.lift(nest.b, (nest.value(s.value, inner),))
+                (value,) = c.lower(nest.b, c.combine(nest.b, old, new))
+                many = where is not None and where.type.lanes > 1
+                store(nest, s.buffer, s.index, value, inner, where if many else None)
+            return []
+
+        if where is None or where.type.lanes > 1:
+            write()
+        else:
+            nest.b.branch(where, write)
 
 
 def _update_serially(nest: Nest, s: Update, c: Combiner, env: Env) -> None:

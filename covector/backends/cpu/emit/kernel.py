@@ -32,7 +32,7 @@ from covector.compiler.loops.program import (
 from covector.compiler.loops.transform import all_statements, expressions
 from covector.compiler.math.complex_parts import WIDE
 from covector.ir.index import Affine
-from covector.ir.scalar import walk
+from covector.ir.scalar import Expr, walk
 
 if TYPE_CHECKING:
     from covector.backends.cpu.target import Target
@@ -77,6 +77,22 @@ def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, 
     return "".join([*functions.values(), *texts]), {
         d for d in declared if not any(m in d for m in made)
     }
+
+
+def emit_range(kernel: Kernel, target: Target, name: str) -> tuple[str, set[str]]:
+    """As `emit`, of a kernel of one loop: `void name(ptr buffers, ptr symbols, i64 first, i64
+    last)` runs a range of its iterations."""
+    nest = Nest(target, lanes_of(kernel, target))
+    nest.outlined = often_used(e for s in all_statements(kernel.body) for e in expressions(s))
+    nest.prefix = name
+    (loop,) = kernel.body
+    assert isinstance(loop, For)
+    nest.ranged = (loop, nest.b.argument("first", I64), nest.b.argument("last", I64))
+    head = f"define void @{name}({ARGUMENTS}, i64 %first, i64 %last) nounwind"
+    text = _function(nest, kernel, kernel.body, head, nest.declared)
+    made = [f"@{label}(" for label in nest.functions]
+    declared = {d for d in nest.declared if not any(m in d for m in made)}
+    return "".join([*nest.functions.values(), text]), declared
 
 
 def _worth(kernel: Kernel, loop: For, target: Target, lanes: int) -> bool:
@@ -157,17 +173,27 @@ def emit_inline(
 
 
 def lanes_of(kernel: Kernel, target: Target) -> int:
-    """The width of the kernel's vector loops: its widest elements fill a register."""
+    """The width of the kernel's vector loops: the widest elements of vectors fill a register."""
     sizes = {element(d).size for d in _dtypes(kernel)}
     return target.lanes(max(sizes, default=4))
 
 
 def _dtypes(kernel: Kernel) -> set[str]:
-    found = {PARTS.get(b.dtype, b.dtype) for b in kernel.buffers.values()}
+    """The element types of what may differ from lane to lane: not those of one number for all."""
+    many = [b.dtype for b in kernel.buffers.values() if b.shape or b.home != "in"]
+    found = {PARTS.get(d, d) for d in many}
+    varies: set[Expr] = set()
     for e in walk(*(e for s in all_statements(kernel.body) for e in expressions(s))):
+        if e.op == "load":
+            differs = any(i.terms for i in e.extra[1])
+        else:
+            differs = e.op in ("index", "name") or not varies.isdisjoint(e.args)
+        if not differs:
+            continue
+        varies.add(e)
         if e.dtype in PARTS and e.op in WIDE:
             found.add("float64")
-        elif e.op not in ("index", "const"):
+        elif e.op != "index":
             found.add(PARTS.get(e.dtype, e.dtype))
     return found
 

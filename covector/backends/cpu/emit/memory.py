@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.emit.access import offset, pure, read
 from covector.backends.cpu.emit.address import (
+    LINE,
     Place,
     along_lanes,
     linearise,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from covector.backends.cpu.emit.nest import Nest
     from covector.ir.index import Affine
 
+#: Bytes between the rows of a panel from which its lines are asked for ahead.
+FAR: Final = 1024
 #: Up to this stride, whole vectors are loaded and shuffled; beyond, lane by lane.
 SHUFFLED: Final = 4
 
@@ -36,8 +39,27 @@ def load(nest: Nest, name: str, index: tuple[Affine, ...], env: Env) -> Value:
         found = transposed(nest, name, index, env)
         if found is not None:
             return found
-    value = _load(nest, memory, locate(nest, memory, index, env), env)
-    return from_memory(nest.b, value, memory.element)
+    place = locate(nest, memory, index, env)
+    if env.ahead is not None and memory.home == "in":
+        _ask_ahead(nest, memory, index, place, env)
+    return from_memory(nest.b, _load(nest, memory, place, env), memory.element)
+
+
+def _ask_ahead(
+    nest: Nest, memory: Memory, index: tuple[Affine, ...], place: Place, env: Env
+) -> None:
+    """Asks for what a vector some iterations of the loop around will read, if that is so far off
+    that the hardware does not see it coming; once a line."""
+    assert env.ahead is not None
+    b, size, (axis, rows) = nest.b, memory.element.size, env.ahead
+    step = dict(linearise(b, memory, index).terms).get(axis, 0)
+    if env.vector is None or place.step != 1 or abs(step) * size < FAR:
+        return
+    if env.aligned and env.axes[env.vector][1] * size % LINE:
+        return  # the vector before is in the same line
+    pointer = offset(nest, memory, place.pointer, step * rows)
+    hints = [b.const(n, I32) for n in (0, 3, 1)]  # to read, often, data
+    b.effect("effect", PTR, (pointer, *hints), "llvm.prefetch.p0")
 
 
 def _load(nest: Nest, memory: Memory, place: Place, env: Env) -> Value:

@@ -48,6 +48,7 @@ def emit_body(nest: Nest, statements: list[Statement], envs: list[Env]) -> None:
 
 
 def _let(nest: Nest, s: Let, envs: list[Env]) -> None:
+    nest.together(s.value, envs)
     for env in envs:
         if s.value.dtype in PARTS:
             values = nest.parts(s.value, env)
@@ -58,6 +59,8 @@ def _let(nest: Nest, s: Let, envs: list[Env]) -> None:
 
 
 def _store(nest: Nest, s: Store, envs: list[Env]) -> None:
+    if s.where is None:
+        nest.together(s.value, envs)
     for env in envs:
         where = None if s.where is None else nest.value(s.where, env)
         if where is not None and where.type.lanes == 1:
@@ -215,6 +218,9 @@ def _serial(nest: Nest, s: For, low: Value, high: Value, envs: list[Env]) -> Non
     def copies(count: int) -> Callable[[Value, list[Value]], list[Value]]:
         def body(i: Value, carried: list[Value]) -> list[Value]:
             inner = [env.bind(s.axis, i, u) for env in envs for u in range(count)]
+            if s.ahead:
+                for env in inner:
+                    env.ahead = s.axis, s.ahead
             emit_body(nest, s.body, inner)
             return carried
 
