@@ -10,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, NoReturn, Protocol
 
 import numpy as np
+
+from covector._base.errors import JaxRuntimeError
 
 ALIGNMENT: Final = 64
 #: Blocks of this size and more start at a multiple of it, and ask for huge pages.
@@ -135,9 +137,21 @@ class PythonAllocator:
         self.trim(nbytes)
 
 
+def exhausted(nbytes: int) -> NoReturn:
+    """Raises: the system has no memory for so many bytes."""
+    raise JaxRuntimeError(
+        f"RESOURCE_EXHAUSTED: Out of memory allocating {nbytes} bytes; arrays in use hold "
+        f"{pool.stats().in_use}. Smaller batches (vmap with chunk=, lax.map with batch_size=), "
+        "checkpoint, and donated arguments need less"
+    )
+
+
 def _fresh(size: int) -> np.ndarray:
     """New memory of `size` bytes at a multiple of 64."""
-    raw = np.empty(size + ALIGNMENT, np.uint8)
+    try:
+        raw = np.empty(size + ALIGNMENT, np.uint8)
+    except MemoryError:
+        exhausted(size)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + size]
 
@@ -182,6 +196,17 @@ class Pool:
         parts = {id(a): a.stats() for a in (self.python, self.allocator)}.values()
         return Stats(*map(sum, zip(*parts, strict=True)))
 
+    def statistics(self) -> dict[str, int]:
+        """The same and the bounds, by the names that devices report (`Device.memory_stats`)."""
+        in_use, cached, peak = self.stats()
+        return {
+            "bytes_in_use": in_use,
+            "peak_bytes_in_use": peak,
+            "pool_bytes": in_use + cached,
+            "bytes_reservable_limit": self.limit,
+            "bytes_limit": physical_memory(),
+        }
+
     def trim(self, keep: int = 0) -> int:
         """Gives cached memory back to the system; returns how many bytes."""
         used = {id(a): a for a in (self.python, self.allocator)}.values()
@@ -202,6 +227,22 @@ class Pool:
             size *= n
         block = self.python.allocate(size)
         return np.asarray(block).view(dtype).reshape(shape) if size else np.empty(shape, dtype)
+
+
+def give_back() -> None:
+    """Returns to the system what nothing uses: the pool's kept blocks, the heap's free pages."""
+    pool.trim()
+    # glibc keeps free pages below the last one in use; others have no such function.
+    trim = getattr(_process(), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(0))
+
+
+def _process() -> Any:
+    try:
+        return ctypes.CDLL(None)
+    except (OSError, TypeError):  # Windows: there is no such library
+        return None
 
 
 pool: Final = Pool()

@@ -18,7 +18,9 @@ def test_devices():
     assert str(cpu) == "cpu:0"
     assert (cpu.id, cpu.platform, cpu.device_kind, cpu.process_index) == (0, "cpu", "cpu", 0)
     assert (cpu.host_id, cpu.local_hardware_id) == (0, 0)
-    assert cpu.memory_stats() is None
+    stats = cpu.memory_stats()
+    assert 0 <= stats["bytes_in_use"] <= stats["peak_bytes_in_use"] < stats["bytes_limit"]
+    assert stats["bytes_in_use"] <= stats["pool_bytes"]
     assert cpu.client.device_count() == 1
     assert device.devices("cpu") == device.local_devices() == [cpu]
     assert device.device_count() == device.local_device_count() == 1

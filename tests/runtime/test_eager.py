@@ -271,3 +271,88 @@ def test_results_that_are_arguments_or_constants():
         result = odd(x)
     assert odd.record_count() == 1
     assert result[0] is not x
+
+
+# Rows by a Python integer: records without a program.
+
+
+def learned(function, *args):
+    """The result of the third call, which a record serves."""
+    for _ in range(3):
+        result = function(*args)
+    return np.asarray(result)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "complex64", "bool"])
+@pytest.mark.parametrize("shape", [(5,), (4, 3), (3, 0)])
+def test_a_row_by_an_integer_at_any_place(dtype, shape):
+    x = make(shape, dtype)
+    values, n = np.asarray(x), shape[0]
+    for i in (*range(-n, n), -n - 1, n, 10**6):
+        expected = values[max(min(i, n - 1), -n)]
+        np.testing.assert_array_equal(learned(lambda i=i: x[i]), expected)
+    assert x[0].aval == x[-n - 1].aval
+    assert x[True].shape == (1, *shape)
+
+
+def test_a_known_row_is_read_only_where_it_may_be():
+    x, longer = make((5, 2), "float32"), make((4, 2), "float32", 1)
+    for array in (x, longer, make((5, 2), "int8"), x):  # several records behind one pattern
+        for i in range(-array.shape[0], array.shape[0]):
+            np.testing.assert_array_equal(learned(lambda a=array, i=i: a[i]), host(array)[i])
+    np.testing.assert_array_equal(x[np.int64(1)], host(x)[1])
+    np.testing.assert_array_equal(x[1 << 80], x[10**6])
+    jitted = cv.jit(lambda x: x[1] + x[-1])
+    np.testing.assert_allclose(jitted(x), host(x)[1] + host(x)[-1])
+    assert cv.device_put(x, cv.devices()[0])[2].device == cv.devices()[0]
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        x[1]
+
+
+@pytest.mark.parametrize("value", [7, 7.0, np.float32(7), "row"])
+def test_a_row_is_set_by_an_integer(value):
+    x = make((4, 3) if value == "row" else (4,), "float32")
+    y = make((3,), "float32", 1) if value == "row" else value
+    for i in (0, 3, -1, -4, 4, -5, 1):
+        expected = np.asarray(x).copy()
+        if -4 <= i < 4:
+            expected[i] = np.asarray(y)
+        np.testing.assert_array_equal(learned(lambda i=i: x.at[i].set(y)), expected)
+    np.testing.assert_array_equal(np.asarray(x), np.asarray(make(x.shape, "float32")))
+
+
+def test_updates_by_slices_and_with_options_learn_too():
+    x = make((6,), "float32")
+    expected = np.asarray(x).copy()
+    expected[1:5:2] += 1
+    np.testing.assert_array_equal(learned(lambda: x.at[1:5:2].add(1.0)), expected)
+    assert learned(lambda: x.at[9].set(1.0, mode="clip"))[5] == 1
+    assert learned(lambda: x.at[9].set(1.0))[5] == np.asarray(x)[5]
+
+
+def test_at_is_the_same_on_arrays_and_tracers():
+    x = make((4,), "float32")
+    assert repr(x.at) == f"IndexHelper({x!r})"
+    assert repr(x.at[1]) == f"IndexedUpdate({x!r}, 1)"
+    assert (x.at[1].array is x, x.at[..., 1].index) == (True, (..., 1))
+    traced = cv.jit(lambda x, i: x.at[i].set(0))(x, 2)
+    np.testing.assert_array_equal(np.asarray(traced), np.asarray(x.at[2].set(0)))
+    assert type(x).at.__get__(None, type(x)) is type(x).at
+
+
+def test_a_shape_alone_is_no_step():
+    x = make((2, 3), "float32")
+    shaped = eager(lambda x: cv.numpy.expand_dims(cv.numpy.reshape(x * 2, (3, 2)), 0))
+    np.testing.assert_array_equal(
+        learned(shaped, x), np.asarray(x).reshape(1, 3, 2) * np.float32(2)
+    )
+    twice = eager(lambda x: (y := cv.numpy.reshape(x + 1, (6,)), y, cv.numpy.reshape(y, (2, 3))))
+    first, second, third = map(np.asarray, [twice(x) for _ in range(3)][-1])
+    np.testing.assert_array_equal(first, second)
+    np.testing.assert_array_equal(third, np.asarray(x) + 1)
+
+
+def test_an_argument_that_is_the_result_is_not_copied():
+    x = make((3,), "float32")
+    assert all(cv.numpy.clip(x) is x for _ in range(4))

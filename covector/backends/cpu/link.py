@@ -23,6 +23,10 @@ HELPERS: Final = (
     "roundevenf",
 )  # fmt: skip
 
+#: Libraries that one engine of LLVM's links.  It forgets their memory when they die, but the room
+#: for their names only when it dies itself, after the last of them.
+LIBRARIES: Final = 128
+
 _lock = threading.Lock()
 _count = itertools.count()
 _state: Final[dict[str, Any]] = {}
@@ -49,13 +53,33 @@ class CompiledModule:
 
 
 def link(
-    images: Iterable[bytes], names: Iterable[str], symbols: Mapping[str, int] | None = None
+    images: Iterable[bytes],
+    names: Iterable[str],
+    symbols: Mapping[str, int] | None = None,
+    helpers: Iterable[str] | None = None,
 ) -> CompiledModule:
-    """Loads object files as one library; `symbols` are addresses of what it imports."""
-    images, symbols = tuple(images), dict(symbols or {})
-    if any(workers.SYMBOL.encode() in image for image in images):
-        symbols[workers.SYMBOL] = workers.address(_pool_code)
-    return _load(images, names, symbols)
+    """Loads object files as one library; `symbols` are addresses of what it imports.
+
+    helpers: what it calls of the helpers, as `helpers_in` says, if that is known.
+    """
+    images, symbols = tuple(images), symbols or {}
+    if helpers is None:
+        helpers = helpers_in(images)
+        symbols = {name: symbols[name] for name in _mentioned(symbols, images)}
+    found = {n: workers.address(_pool_code) if n == workers.SYMBOL else _runtime()[n]
+             for n in helpers}  # fmt: skip
+    return _load(images, names, {**found, **symbols})
+
+
+def helpers_in(images: Iterable[bytes]) -> list[str]:
+    """The functions that the object files call without saying so."""
+    return _mentioned((*_runtime(), workers.SYMBOL), images)
+
+
+def _mentioned(names: Iterable[str], images: Iterable[bytes]) -> list[str]:
+    """Those of the names that are in an object file."""
+    images = tuple(images)
+    return [name for name in names if any(name.encode() in image for image in images)]
 
 
 def _load(
@@ -66,11 +90,12 @@ def _load(
         builder = llvm.JITLibraryBuilder()
         for image in images:
             builder.add_object_img(image)
-        for name, address in {**_runtime(), **symbols}.items():
+        for name, address in symbols.items():  # each takes memory and time
             builder.import_symbol(name, address)
         for name in names:
             builder.export_symbol(name)
-        tracker = builder.link(_jit(host()), f"covector{next(_count)}")
+        number = next(_count)
+        tracker = builder.link(_jit(host(), number), f"covector{number}")
         return CompiledModule(tracker, names)
 
 
@@ -81,7 +106,8 @@ def _pool_code(text: str, names: Iterable[str], symbols: Mapping[str, int]) -> C
     if image is None:
         image = assemble(text, host())
         cache.store(key, image)
-    return _load([image], names, symbols)
+    known = {**_runtime(), **symbols}
+    return _load([image], names, {name: known[name] for name in _mentioned(known, [image])})
 
 
 def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> None:
@@ -95,8 +121,8 @@ def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> 
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _jit(target: Target) -> Any:
-    if "jit" not in _state:
+def _jit(target: Target, number: int) -> Any:
+    if number % LIBRARIES == 0:
         _state["jit"] = llvm.create_lljit_compiler(target.machine())
     return _state["jit"]
 

@@ -1,8 +1,9 @@
 """Native worker threads: `covector_parallel` runs ranges of a kernel's outer loop on several.
 
-The caller works too.  A worker is a Python daemon thread that stays inside machine code for good,
-without the interpreter's lock; it spins for a moment after a job, then sleeps.  Ranges have owners,
-so that one part of the data meets one core each time; who is done helps the others.
+The caller works too.  A worker is a thread of the system that stays inside machine code for good
+and never meets the interpreter; the first job that is to be spread starts them, so that a process
+without one has no threads.  A worker spins for a moment after a job, then sleeps.  Ranges have
+owners, so that one part of the data meets one core each time; who is done helps the others.
 """
 
 from __future__ import annotations
@@ -25,15 +26,18 @@ MOST: Final = 64
 SPIN: Final = 4000
 #: Ranges per thread: more even out the load, fewer cost less.
 RANGES: Final = 4
+#: Bytes of a worker's stack: kernels keep scratch rows there.
+STACK: Final = 1 << 24
 
 # Byte offsets of the shared state; what different threads write lies in different cache lines.
 _OPEN, _ACTIVE, _GENERATION, _SLEEPERS, _BUSY = 0, 64, 128, 192, 256
 _JOB = 320  # function, buffers, symbols, low, high, grain, threads of the job
-_THREADS, _STOP = 384, 392
+_THREADS, _STARTED = 384, 392
 _NEXT = 448  # per thread: next range, end of its ranges
 _MUTEX = _NEXT + 64 * MOST
 _CONDITION = _MUTEX + 128
-SIZE: Final = _CONDITION + 128
+_SETTINGS = _CONDITION + 128  # pthread_attr_t
+SIZE: Final = _SETTINGS + 128
 
 
 def module(target: Target) -> str:
@@ -47,21 +51,32 @@ def module(target: Target) -> str:
     elif not target.triple.startswith(("x86_64", "i686", "amd64")):
         pause, declare = "fence seq_cst", ""
     wait = "call i32 @covector_wait(ptr %condition, ptr %mutex)"
+    spawn = (
+        "%failed = call i32 @covector_spawn(ptr %id, ptr %settings, ptr @covector_worker, ptr %me)"
+    )
+    waits, spawns = "ptr, ptr", "i32 @covector_spawn(ptr, ptr, ptr, ptr)"
     if windows:
         wait = "call i32 @covector_wait(ptr %condition, ptr %mutex, i32 -1, i32 0)"
+        reserve = f"i64 {STACK}, ptr @covector_worker, ptr %me, i32 65536"
+        spawn = (
+            f"%handle = call ptr @covector_spawn(ptr null, {reserve}, ptr %id)\n"
+            "  %none = icmp eq ptr %handle, null\n  %failed = zext i1 %none to i32"
+        )
+        waits, spawns = "ptr, ptr, i32, i32", "ptr @covector_spawn(ptr, i64, ptr, ptr, i32, ptr)"
     places = {
         "open": _OPEN, "active": _ACTIVE, "generation": _GENERATION, "sleepers": _SLEEPERS,
         "busy": _BUSY, "function": _JOB, "buffers": _JOB + 8, "symbols": _JOB + 16,
         "low": _JOB + 24, "high": _JOB + 32, "grain": _JOB + 40, "spread": _JOB + 48,
-        "threads": _THREADS, "stop": _STOP, "next": _NEXT, "mutex": _MUTEX,
-        "condition": _CONDITION,
+        "threads": _THREADS, "started": _STARTED, "next": _NEXT, "mutex": _MUTEX,
+        "condition": _CONDITION, "settings": _SETTINGS,
     }  # fmt: skip
     lines = [f"  %p.{k} = getelementptr i8, ptr @{STATE}, i64 {at}" for k, at in places.items()]
     text = _TEXT.replace("PLACES", "\n".join(lines)).replace("PAUSE", pause).replace("WAIT", wait)
+    text = text.replace("SPAWN", spawn).replace("%settings", "%p.settings")
     text = text.replace("%condition", "%p.condition").replace("%mutex", "%p.mutex")
     text = text.replace("SPIN", str(SPIN)).replace("RANGES", str(RANGES))
-    waits = "declare i32 @covector_wait(ptr, ptr" + (", i32, i32)" if windows else ")")
-    return f'target triple = "{target.triple}"\n{text}\n{declare}\n{waits}\n'
+    declare += f"\ndeclare i32 @covector_wait({waits})\ndeclare {spawns}"
+    return f'target triple = "{target.triple}"\n{text}\n{declare}\n'
 
 
 _TEXT: Final = """
@@ -115,6 +130,32 @@ leave:
   ret void
 }
 
+define internal void @hire(i64 %wanted) nounwind {
+entry:
+PLACES
+  %id = alloca i64, align 8
+  %here = load i64, ptr %p.started, align 8
+  br label %look
+look:
+  %n = phi i64 [%here, %entry], [%n.next, %hired]
+  %enough = icmp sge i64 %n, %wanted
+  br i1 %enough, label %done, label %start
+start:
+  %n.next = add i64 %n, 1
+  %me = inttoptr i64 %n.next to ptr
+  SPAWN
+  %well = icmp eq i32 %failed, 0
+  br i1 %well, label %hired, label %refused
+hired:
+  store i64 %n.next, ptr %p.started, align 8
+  br label %look
+refused:
+  store atomic i64 %n.next, ptr %p.threads monotonic, align 8
+  br label %done
+done:
+  ret void
+}
+
 define void @covector_parallel(ptr %function, ptr %buffers, ptr %symbols,
                                i64 %low, i64 %high, i64 %quantum) nounwind {
 entry:
@@ -130,10 +171,18 @@ some:
 try:
   %taken = cmpxchg ptr %p.busy, i64 0, i64 1 acq_rel monotonic
   %free = extractvalue { i64, i1 } %taken, 1
-  br i1 %free, label %publish, label %serial
+  br i1 %free, label %staff, label %serial
 serial:
   call void %function(ptr %buffers, ptr %symbols, i64 %low, i64 %high)
   ret void
+staff:
+  %here = load i64, ptr %p.started, align 8
+  %wanted = sub i64 %spread, 1
+  %short = icmp slt i64 %here, %wanted
+  br i1 %short, label %call, label %publish
+call:
+  call void @hire(i64 %wanted)
+  br label %publish
 publish:
   %count = sub i64 %high, %low
   %parts = mul i64 %spread, RANGES
@@ -202,10 +251,12 @@ finish:
   ret void
 }
 
-define void @covector_worker(i64 %me) nounwind {
+define void @covector_worker(ptr %number) nounwind {
 entry:
 PLACES
-  %start = load atomic i64, ptr %p.generation seq_cst, align 8
+  %me = ptrtoint ptr %number to i64
+  %latest = load atomic i64, ptr %p.generation seq_cst, align 8
+  %start = sub i64 %latest, 1
   br label %idle
 idle:
   %seen = phi i64 [%start, %entry], [%now, %leave]
@@ -263,8 +314,6 @@ class Pool:
         self._memory = ctypes.create_string_buffer(SIZE + 64)
         base = ctypes.addressof(self._memory)
         self.state = base + -base % 64
-        self.started = 0
-        self.lock = threading.Lock()
         self.code: Any = None
         self._system = _system()
         self.reset()
@@ -272,32 +321,21 @@ class Pool:
     def reset(self) -> None:
         """No workers, no job: at the beginning, and in the child of a fork."""
         ctypes.memset(self.state, 0, SIZE)
-        self._set(_THREADS, 1)
-        self._system.prepare(self.state + _MUTEX, self.state + _CONDITION)
-        self.started = 0
-        self.lock = threading.Lock()
+        self._system.prepare(*(self.state + at for at in (_MUTEX, _CONDITION, _SETTINGS)))
+        self.use(threads.num_threads())
 
-    def _set(self, at: int, number: int) -> None:
-        ctypes.c_int64.from_address(self.state + at).value = number
+    @property
+    def started(self) -> int:
+        """How many workers there are."""
+        return ctypes.c_int64.from_address(self.state + _STARTED).value
 
     def imports(self) -> dict[str, int]:
         """What the pool's code imports: its state, and functions of the system."""
         return {STATE: self.state, **self._system.symbols}
 
     def use(self, count: int) -> None:
-        """Spreads jobs over `count` threads from now on, starting what is missing."""
-        if self.code is None:
-            return
-        count = max(1, min(count, MOST))
-        with self.lock:
-            while self.started < count - 1:
-                self.started += 1
-                run = ctypes.CFUNCTYPE(None, ctypes.c_int64)(self.code.address("covector_worker"))
-                threading.Thread(
-                    target=run, args=(self.started,), daemon=True,
-                    name=f"covector-worker-{self.started}",
-                ).start()  # fmt: skip
-            self._set(_THREADS, count)
+        """Spreads jobs over `count` threads from now on; the next job starts what is missing."""
+        ctypes.c_int64.from_address(self.state + _THREADS).value = max(1, min(count, MOST))
 
 
 @final
@@ -314,20 +352,22 @@ def _system() -> _System:
         names = {
             "lock": "AcquireSRWLockExclusive", "unlock": "ReleaseSRWLockExclusive",
             "wait": "SleepConditionVariableSRW", "wake": "WakeAllConditionVariable",
-            "yield": "SwitchToThread",
+            "yield": "SwitchToThread", "spawn": "CreateThread",
         }  # fmt: skip
-        prepare = lambda mutex, condition: None  # noqa: E731  # zeroed memory is ready
+        prepare = lambda mutex, condition, settings: None  # noqa: E731  # zeroed memory is ready
     else:
         library = ctypes.CDLL(None)
         names = {
             "lock": "pthread_mutex_lock", "unlock": "pthread_mutex_unlock",
             "wait": "pthread_cond_wait", "wake": "pthread_cond_broadcast",
-            "yield": "sched_yield",
+            "yield": "sched_yield", "spawn": "pthread_create",
         }  # fmt: skip
 
-        def prepare(mutex: int, condition: int) -> None:
+        def prepare(mutex: int, condition: int, settings: int) -> None:
             library.pthread_mutex_init(ctypes.c_void_p(mutex), None)
             library.pthread_cond_init(ctypes.c_void_p(condition), None)
+            library.pthread_attr_init(ctypes.c_void_p(settings))
+            library.pthread_attr_setstacksize(ctypes.c_void_p(settings), ctypes.c_size_t(STACK))
 
     found = {
         f"covector_{k}": ctypes.cast(getattr(library, n), ctypes.c_void_p).value or 0
@@ -338,6 +378,7 @@ def _system() -> _System:
 
 _pool: Final[list[Pool]] = []
 _making = threading.Lock()
+_add_reference: Final = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
 
 
 def address(make: Any) -> int:
@@ -346,19 +387,17 @@ def address(make: Any) -> int:
     with _making:
         if not _pool:
             pool = Pool()
-            names = (SYMBOL, "covector_worker")
-            pool.code = make(module(host()), names, pool.imports())
+            pool.code = make(module(host()), (SYMBOL, "covector_worker"), pool.imports())
+            _add_reference(pool)  # workers look at it until the process is gone
             _pool.append(pool)
             if hasattr(os, "register_at_fork"):
                 os.register_at_fork(after_in_child=_after_fork)
             threads.follow(pool.use)
-    pool = _pool[0]
-    if pool.started == 0 and threads.num_threads() > 1:
-        pool.use(threads.num_threads())
-    return pool.code.address(SYMBOL)
+    return _pool[0].code.address(SYMBOL)
 
 
 def _after_fork() -> None:
+    """The child has none of the workers; its first job starts others."""
     global _making
     _making = threading.Lock()
     for pool in _pool:
