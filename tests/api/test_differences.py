@@ -495,6 +495,13 @@ def _(jax: Any) -> None:
     same(total(covector), [19.0])
 
 
+@row("`memory_stats()` of CPU devices")
+def _(jax: Any) -> None:
+    assert jax.devices("cpu")[0].memory_stats() is None
+    x = covector.numpy.ones(1000)
+    assert covector.devices()[0].memory_stats()["bytes_in_use"] >= x.nbytes
+
+
 @row("`num_cpu_devices`")
 def _(jax: Any) -> None:
     assert jax.devices()
@@ -567,3 +574,19 @@ def _(jax: Any) -> None:
             else:
                 with pytest.raises(lib.errors.KeyReuseError):
                     lib.random.normal(moved[0])
+
+
+@row(
+    "`nn.scaled_matmul`, `nn.scaled_dot_general` with configurations, and their gradients on a CPU"
+)
+def _(jax: Any) -> None:
+    dimensions = (((1,), (1,)), ((), ()))
+
+    def product(lib: Any) -> Any:
+        x = lib.numpy.ones((2, 64))
+        config = lib.nn.get_scaled_dot_general_config("mxfp8")
+        return lib.nn.scaled_dot_general(x, x, dimensions, configs=[config] * 3)
+
+    np.testing.assert_allclose(product(covector), 64 * np.ones((2, 2)), rtol=0.1)
+    with pytest.raises(NotImplementedError):
+        product(jax)

@@ -13,7 +13,7 @@ import covector.numpy as cnp
 ABSENT = {
     "jax.numpy": {"fft", "polyfit", "roots"},
     "jax.numpy.linalg": set(),
-    "jax.nn": {"get_scaled_dot_general_config", "scaled_dot_general", "scaled_matmul"},
+    "jax.nn": set(),
     "jax.nn.initializers": {"delta_orthogonal", "orthogonal"},
 }  # fmt: skip
 #: Parameters of the same place with another name.
