@@ -1,0 +1,3 @@
+"""Transformations as users call them: `jit`, `grad`, `vmap`, …"""
+
+from covector import _wiring as _wiring

@@ -1,0 +1,9 @@
+"""From a Jaxpr to loop programs.  What a program on disk spares is loaded at first use."""
+
+from covector._base.lazy import lazily as _lazily
+
+with _lazily(globals()):
+    from covector.compiler import math as math
+    from covector.compiler import pipeline as pipeline
+
+from covector import _wiring as _wiring  # after the door is made: it comes in here

@@ -5,6 +5,7 @@ integers, orders and coins; to some units in the last place for what comes by wa
 and the like.
 """
 
+from covector import _wiring as _wiring
 from covector.ops.random_gamma import RandomGamma as random_gamma_p
 from covector.random.counts import binomial, multinomial, poisson
 from covector.random.discrete import (

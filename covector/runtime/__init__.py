@@ -1,0 +1,3 @@
+"""Arrays, the pool, entry points, eager evaluation."""
+
+from covector import _wiring as _wiring

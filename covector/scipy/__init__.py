@@ -1,15 +1,10 @@
 """SciPy's functions, over arrays of this library: `special`, `stats`, `linalg`."""
 
-from __future__ import annotations
+from covector._base.lazy import lazily as _lazily
 
-import importlib
-import importlib.util
-from typing import Any
+with _lazily(globals()):
+    from covector.scipy import linalg, special, stats
 
-_LEAVES = frozenset({"linalg", "special", "stats"})
+from covector import _wiring as _wiring  # after the door is made: it comes in here
 
-
-def __getattr__(name: str) -> Any:
-    if name in _LEAVES and importlib.util.find_spec(f"covector.scipy.{name}") is not None:
-        return importlib.import_module(f"covector.scipy.{name}")
-    raise AttributeError(f"module 'covector.scipy' has no attribute {name!r}")
+__all__ = ["linalg", "special", "stats"]

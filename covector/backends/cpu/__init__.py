@@ -1,0 +1,7 @@
+"""The CPU: machine code through LLVM.  What writes it is loaded when there is some to write."""
+
+from covector._base.lazy import lazily as _lazily
+
+with _lazily(globals()):
+    from covector.backends.cpu import executable as executable
+    from covector.backends.cpu import library as library

@@ -3,11 +3,23 @@
 A nested program has no constants of its own: what it captures are arguments of the operation.
 """
 
-from covector.ops.control.branch import Cond
-from covector.ops.control.loop import While
-from covector.ops.control.parts import over_batch
-from covector.ops.control.replay import Replay, ReplayBack
-from covector.ops.control.scan import Scan
-from covector.ops.control.solve import LinearSolve
+from covector._base.lazy import lazily as _lazily
 
-__all__ = ["Cond", "LinearSolve", "Replay", "ReplayBack", "Scan", "While", "over_batch"]
+with _lazily(globals()):
+    from covector.ops.control.branch import Cond
+    from covector.ops.control.loop import While
+    from covector.ops.control.parts import over_batch, silent_parts
+    from covector.ops.control.replay import Replay, ReplayBack
+    from covector.ops.control.scan import Scan
+    from covector.ops.control.solve import LinearSolve
+
+__all__ = [
+    "Cond",
+    "LinearSolve",
+    "Replay",
+    "ReplayBack",
+    "Scan",
+    "While",
+    "over_batch",
+    "silent_parts",
+]
