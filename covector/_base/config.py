@@ -7,7 +7,6 @@ attribute read, no Python code, finds the right one.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import operator
 import os
@@ -130,6 +129,8 @@ class Config(threading.local):
         known = _shared.names.get(name)
         if known is not None:
             return _shared.options[known]
+        import difflib  # for this message alone
+
         near = difflib.get_close_matches(name, _shared.names, n=3)
         hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else ""
         raise AttributeError(f"there is no option {name!r}{hint}")

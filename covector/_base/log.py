@@ -6,7 +6,6 @@ fused kernels; 4 LLVM IR; 5 assembly.  Each level prints those below it too.
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import Any
 
@@ -30,18 +29,17 @@ def show(level: int, title: str, body: Any) -> None:
         _print(f"{title}\n{str(body).rstrip()}")
 
 
-_logger = logging.getLogger("covector")
-
-
 def compiles(message: str, *args: Any) -> None:
     """Log what was traced or compiled, if the option `log_compiles` is set."""
     if config.log_compiles:
-        _logger.warning(message, *args)
+        warning(message, *args)
 
 
 def warning(message: str, *args: Any) -> None:
     """Log one line at the level of warnings."""
-    _logger.warning(message, *args)
+    import logging  # not for who logs nothing: importing it takes a while
+
+    logging.getLogger("covector").warning(message, *args)
 
 
 def _print(text: str) -> None:

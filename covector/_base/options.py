@@ -31,7 +31,6 @@ NOT_YET: Final = frozenset(
         "captured_constants_report_frames",
         "dump_ir_to",
         "persistent_cache_min_compile_time_secs",
-        "cpu_enable_async_dispatch",
         "transfer_guard",
         "transfer_guard_host_to_device",
         "transfer_guard_device_to_device",

@@ -19,12 +19,31 @@ from covector.tree_util import keystr
 class Flat:
     """`fun` as a function of flat values; the structure of its result is kept in `out_tree`."""
 
-    __slots__ = ("aux", "fun", "has_aux", "in_tree", "out_tree")
+    __slots__ = ("aux", "described", "fun", "has_aux", "in_tree", "out_tree")
 
     def __init__(self, fun: Callable[..., Any], in_tree: Any, has_aux: bool = False) -> None:
         self.fun, self.in_tree, self.has_aux = fun, in_tree, has_aux
         self.out_tree: Any = None
         self.aux: Any = None
+        #: If `fun` takes some arguments of another function: that, their numbers, and whether
+        #: they come as one tuple; for messages.
+        self.described: tuple[Callable[..., Any], Sequence[int], bool] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the user's function."""
+        return name_of(self.fun if self.described is None else self.described[0])
+
+    def label(self, number: int) -> str:
+        """What a flat argument is called in messages."""
+        args, kwargs = tree.unflatten(self.in_tree, range(self.in_tree.num_leaves))
+        if self.described is None:
+            label = argument_labels(self.fun, (args, kwargs))[number]
+        else:
+            fun, numbers, nested = self.described
+            path: Any = tree.flatten_with_path(args[0] if nested else args)[0][number][0]
+            label = _positional_name(fun, numbers[int(path[0].idx)]) + keystr(path[1:])
+        return f"argument {label} of {self.name}"
 
     def __call__(self, *leaves: Any) -> list[Any]:
         args, kwargs = tree.unflatten(self.in_tree, leaves)
@@ -164,6 +183,12 @@ def argument_labels(fun: Any, given: Any, static: Sequence[int] = ()) -> list[st
             base = str(path[1].key)
         labels.append(base + keystr(path[2:]))
     return labels
+
+
+def _positional_name(fun: Callable[..., Any], place: int) -> str:
+    parameters = signature_of(fun)
+    names = _positional_names(parameters) if parameters else []
+    return names[place] if place < len(names) else f"args[{place}]"
 
 
 def _positional_names(parameters: inspect.Signature) -> list[str]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 
 from covector import dtypes, ops, tree
 from covector._base.boundary import api_boundary
+from covector._base.context import context
 from covector.api.arguments import (
     Flat,
     avals_of,
@@ -30,7 +31,10 @@ from covector.transforms.jvp import jvp_flat
 from covector.transforms.partial import linearize_flat
 from covector.transforms.tools import tools
 from covector.transforms.transpose import backward_pass
-from covector.tree_util import register_pytree_node
+from covector.tree_util import register_pytree_node, treedef_tuple
+
+_NO_KEYWORDS: Final = tree.structure({})
+_LEAF: Final = tree.structure(0)
 
 
 def grad(
@@ -58,7 +62,9 @@ def grad(
     >>> float(cv.grad(lambda w, x: w * x)(13.0, 42.0))
     42.0
     """
-    inner = value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, reduce_axes)
+    check_callable(fun, "grad")
+    _no_reduce_axes(reduce_axes, "grad")
+    inner = _evaluated(fun, argnums, has_aux, holomorphic, allow_int)
 
     @api_boundary
     @functools.wraps(fun)
@@ -86,9 +92,15 @@ def value_and_grad(
     """
     check_callable(fun, "grad")
     _no_reduce_axes(reduce_axes, "grad")
+    inner = _evaluated(fun, argnums, has_aux, holomorphic, allow_int)
+    return api_boundary(functools.wraps(fun)(inner))
 
-    @api_boundary
-    @functools.wraps(fun)
+
+def _evaluated(
+    fun: Callable[..., Any], argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool
+) -> Callable[..., Any]:
+    """What `value_and_grad` computes, without the border around it."""
+
     def evaluated(*args: Any, **kwargs: Any) -> Any:
         partial, numbers = select_arguments(fun, argnums, args, "grad")
         chosen = tuple(args[n] for n in numbers)
@@ -97,15 +109,20 @@ def value_and_grad(
         avals = avals_of(leaves)
         for leaf, aval in zip(leaves, avals, strict=True):
             _check_input(aval, leaf, holomorphic, allow_int)
+        at_once = context.trace.parent is None
+        if at_once:  # else each operation makes an array of the number anew
+            leaves = [as_array(x) if type(x) is float else x for x in leaves]
 
         def call(c: Any) -> Any:
             return partial(c, kwargs)
 
         flat = Flat(call, _call_tree(in_tree), has_aux)
+        flat.described = (fun, numbers, True)
         varies = [dtypes.issubdtype(a.dtype, np.inexact) for a in avals]
         outs, moving, program = linearize_flat(flat, leaves, avals, varies, tools)
         value = _check_output(outs, flat.out_tree, fun, holomorphic)
-        cts = [_one(value)] if moving[0] else []
+        one = _one(value)
+        cts = [as_array(one) if at_once else one] if moving[0] else []
         linear = [Linear(v.aval) for v in program.jaxpr.invars]
         found = iter(backward_pass(program.jaxpr, program.consts, linear, cts, tools))
         gradients = [
@@ -340,7 +357,7 @@ def _open(program: ClosedJaxpr) -> Jaxpr:
 
 def _call_tree(in_tree: Any) -> Any:
     """The structure ((chosen,), {}) from that of (chosen,)."""
-    return tree.structure((tree.unflatten(in_tree, [0] * in_tree.num_leaves), {}))
+    return treedef_tuple((in_tree, _NO_KEYWORDS))
 
 
 def _check_input(aval: ShapedArray, leaf: Any, holomorphic: bool, allow_int: bool) -> None:
@@ -365,7 +382,7 @@ def _check_input(aval: ShapedArray, leaf: Any, holomorphic: bool, allow_int: boo
 
 
 def _check_output(outs: list[Any], out_tree: Any, fun: Any, holomorphic: bool) -> Any:
-    if len(outs) != 1 or out_tree != tree.structure(0):
+    if len(outs) != 1 or out_tree != _LEAF:
         raise TypeError(
             f"Gradient only defined for scalar-output functions. The output of {name_of(fun)} "
             f"was a tree: {out_tree}"

@@ -28,7 +28,7 @@ from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ops.remat import Checkpoint, Name, Offloadable, Policy
 from covector.trace.cache import node_types, shared
-from covector.trace.stage import trace_to_jaxpr
+from covector.trace.stage import known_inputs, trace_to_jaxpr
 from covector.transforms.partial import linearize_flat
 from covector.transforms.tools import tools
 
@@ -90,7 +90,8 @@ def checkpoint(
                 "parameter static_argnums)"
                 for label in argument_labels(fun, given, key[0])
             ]
-            return trace_to_jaxpr(flat, avals, name_of(fun), labels), flat.out_tree
+            with known_inputs(leaves):
+                return trace_to_jaxpr(flat, avals, name_of(fun), labels), flat.out_tree
 
         full = ("checkpoint", in_tree, avals, key)
         if _hashable(key):

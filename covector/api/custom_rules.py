@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast, final
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from covector import dtypes, tree
 from covector._base.context import context
-from covector.api.arguments import as_argnums, name_of, signature_of
+from covector.api.arguments import as_argnums, check_callable, name_of, signature_of
 from covector.api.autodiff import zeros_of
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
@@ -124,6 +125,41 @@ class Nondiff:
         return places, [x for k, x in enumerate(args) if k not in places]
 
 
+class WithRule:
+    """A function whose derivative a rule states: what `custom_jvp` and `custom_vjp` share.
+
+    Abstract: a subclass makes its rule unset in `_without_rule`, and says what a call does.
+    """
+
+    __class_getitem__: Any = classmethod(cast("Any", types.GenericAlias))
+
+    def __init__(
+        self,
+        fun: Callable[..., Any],
+        nondiff_argnums: Sequence[int] = (),
+        nondiff_argnames: Sequence[str] = (),
+    ) -> None:
+        who = type(self).__name__
+        check_callable(fun, who)
+        self.fun = fun
+        self._nondiff = Nondiff(fun, nondiff_argnums, nondiff_argnames, who)
+        self.nondiff_argnums = self._nondiff.numbers
+        self._without_rule()
+        look_like(self, fun)  # last: what is set here is not the function's
+
+    def _without_rule(self) -> None:
+        raise NotImplementedError
+
+    def __getattr__(self, name: str) -> Any:
+        """Anything else is the function's."""
+        if name == "fun":
+            raise AttributeError(name)
+        return getattr(self.fun, name)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {name_of(self.fun)}>"
+
+
 def run(fun: Callable[..., Any], *args: Any) -> Any:
     """`fun(*args)`, the user's: its operations belong to its own lines, not to that of the call."""
     outer, context.source = context.source, None
@@ -168,7 +204,7 @@ def by_position(fun: Any, args: Any, kwargs: Any, who: str) -> tuple[Any, ...]:
 def pair_of(made: Any, complaint: str) -> tuple[Any, Any]:
     """Refuse what is not a tuple or list of two."""
     if not isinstance(made, (tuple, list)) or len(cast("Sequence[Any]", made)) != 2:
-        raise TypeError(f"{complaint}, but got {made!r}")
+        raise TypeError(f"{complaint}, but got {made}")
     first, second = cast("Sequence[Any]", made)
     return first, second
 

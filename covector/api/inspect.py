@@ -10,10 +10,11 @@ import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from covector import dtypes, tree
+from covector import dtypes, transforms, tree
 from covector._base.boundary import api_boundary
+from covector._base.config import config
 from covector._base.context import Context, context, current_trace
-from covector.api.arguments import Flat, as_argnums, check_callable, name_of
+from covector.api.arguments import Flat, argument_labels, as_argnums, check_callable, name_of
 from covector.ir import values
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
@@ -244,7 +245,12 @@ def _program(
 
     leaves, in_tree = tree.flatten((dynamic, kwargs))
     flat = Flat(bound, in_tree)
-    program = trace_to_jaxpr(flat, [abstract(x) for x in leaves], name_of(fun))
+    name = name_of(fun)
+    labels = argument_labels(fun, (dynamic, kwargs), tuple(places))
+    sources = [f"argument {label} of {name}" for label in labels]
+    program = trace_to_jaxpr(flat, [abstract(x) for x in leaves], name, sources)
+    if config.debug_key_reuse:
+        transforms.key_reuse.check_program(program, sources)
     return program, flat.out_tree
 
 

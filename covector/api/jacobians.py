@@ -218,6 +218,7 @@ class _Chosen:
             return partial(values, kwargs)
 
         self.flat = Flat(call, tree.structure((chosen, {})), has_aux)
+        self.flat.described = (fun, numbers, False)
 
     def finish(self, blocks: Sequence[Sequence[Any]]) -> Any:
         """Blocks by result leaf, then argument leaf, in the structure of result, then argument."""

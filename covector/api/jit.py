@@ -8,6 +8,7 @@ finds or makes the program, and runs it, or binds it as an operation of the curr
 from __future__ import annotations
 
 import functools
+import gc
 import inspect
 import threading
 import time
@@ -16,7 +17,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from covector import tree
+from covector import transforms, tree
 from covector._base import log
 from covector._base.boundary import api_boundary
 from covector._base.config import config
@@ -25,16 +26,18 @@ from covector._base.source import user_frame
 from covector.api.arguments import Flat, argument_labels, check_callable, check_values, name_of
 from covector.api.arrays import as_array
 from covector.api.inspect import abstract, eval_shape
-from covector.api.programs import Found, Program
+from covector.api.programs import Found, Program, Taker
 from covector.api.retrace import History, TraceCall, signature
 from covector.api.stages import Lowered, Traced
 from covector.api.static_arguments import Static, bind_static, donated_leaves, static_places
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.runtime import debug_values, dispatch
+from covector.runtime import array, debug_keys, debug_values, deferred, dispatch
 from covector.runtime.array import Array
 from covector.runtime.entry import Record, callable_class
 from covector.runtime.patterns import built_by, pattern_of, result_steps
+from covector.runtime.placement import shardings_of
+from covector.runtime.pool import give_back
 from covector.trace import cache, purity, purity_state
 from covector.trace.stage import eval_jaxpr, trace_to_jaxpr
 from covector.trace.tracer import Tracer
@@ -44,8 +47,10 @@ _shared: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Found]]] = weakref.W
 #: Every jitted function there is.
 _alive: weakref.WeakSet[Any] = weakref.WeakSet()
 _lock = threading.RLock()
-#: Programs that one function may have; beyond that the oldest are forgotten.
-TRACES = 4096
+#: Programs that one function may have; beyond that the oldest are forgotten.  Some 60 KB each.
+TRACES = 1024
+#: Records of an entry point; beyond that it starts anew.
+RECORDS = 1024
 #: Records an entry point may hold for one program: one for each structure of arguments.
 ENTRIES = 64
 
@@ -72,6 +77,7 @@ class JitFunction:
     # Given by `callable_class`: the records of its entry point.
     add_record: Callable[[Any, Record], None]
     clear_records: Callable[[], None]
+    record_count: Callable[[], int]
 
     def __init__(
         self, fun: Callable[..., Any], static: Static, donated: Static, inline: bool
@@ -93,40 +99,79 @@ class JitFunction:
             return self._fun(*args, **kwargs)
         found, leaves = self.find(args, kwargs)
         program = found.program
-        if context.trace.parent is not None or debug_values.watching():
+        watched = debug_values.watching() or debug_keys.watching()
+        if watched or context.trace.parent is not None:
             if self._inline:
                 outs = eval_jaxpr(program.op.jaxpr.jaxpr, [], *found.captured, *leaves)
             else:
                 outs = program.op(*found.captured, *leaves)
+                if quiet.value == 0 and found.snapshot is None and not debug_keys.watching():
+                    self._enter_tested(found, args, kwargs, leaves)
             return tree.unflatten(program.out_tree, outs)
         arrays = [x if type(x) is Array else as_array(x) for x in leaves]
+        values = [*found.captured, *arrays]
+        body = program.op.jaxpr
+        placed = shardings_of(program.op, values, body.in_avals, body.out_avals)
         if program.donated:
             outs = program.run_donating(found.captured, arrays, name_of(self._fun))
         else:
-            executable = program.executable()
-            outs = executable.run([*found.captured, *arrays])
-            if quiet.value == 0 and found.snapshot is None and len(found.patterns) < ENTRIES:
-                self._enter(found, executable, args, kwargs, leaves)
+            outs = deferred.run(program.executable(), values)
+        known = quiet.value == 0 and found.snapshot is None and len(found.patterns) < ENTRIES
+        if known and (program.taken or not program.donated):
+            self._enter(found, program.executable(), args, kwargs, leaves, placed=placed)
+        for x, sharding in zip(outs, placed[1] or (), strict=False):
+            x._sharding = sharding
         return tree.unflatten(program.out_tree, outs)
 
+    def _enter_tested(self, found: Found, args: Any, kwargs: Any, leaves: Sequence[Any]) -> None:
+        """As `_enter`, while `debug_nans` or `debug_infs` is set: with the test in it."""
+        if len(found.patterns) < ENTRIES and not found.program.donated:
+            op = found.program.op
+            executable = debug_values.executable(op, tuple(op.jaxpr.in_avals))
+            if executable is not None:
+                self._enter(found, executable, args, kwargs, leaves, tested=True)
+
     def _enter(
-        self, found: Found, executable: Any, args: Any, kwargs: Any, leaves: Sequence[Any]
+        self,
+        found: Found,
+        executable: Any,
+        args: Any,
+        kwargs: Any,
+        leaves: Sequence[Any],
+        tested: bool = False,
+        placed: tuple[Any, Any] = (None, None),
     ) -> None:
-        """Let the entry point run later calls like this one, if it can."""
+        """Let the entry point run later calls like this one, if it can.
+
+        placed: the shardings of captured and given arrays, and of the results.
+        """
         code = getattr(executable, "code", None)
-        if code is None:
-            return
-        pattern = pattern_of(args, kwargs, static=static_places(self._static, args, kwargs))
-        if pattern is None or pattern.leaves != len(leaves) or pattern in found.patterns:
-            return
-        found.patterns.add(pattern)
+        if code is None or (deferred.is_long(code) and not tested):
+            return  # a long program's results are not waited for
         hidden = len(found.captured)
+        given, made = placed
+        given = None if made is None else given[hidden:]
+        pattern = pattern_of(args, kwargs, static=static_places(self._static, args, kwargs))
+        if pattern is None or pattern.leaves != len(leaves) or (pattern, given) in found.patterns:
+            return
+        found.patterns.add((pattern, given))
         record = Record(
             code.with_hidden(found.captured),
             executable.in_avals[hidden:],
             executable.out_avals,
             result=_result_steps(found.program.out_tree),
+            in_shardings=given,
+            out_shardings=made,
+            donated=found.program.donated,
+            taken={out: n - hidden for out, n in found.program.taken.items()},
+            mark=array.Deleted(Taker(name_of(self._fun), user_frame(), later=True)),
+            tested=tested,
         )
+        if self.record_count() >= RECORDS:
+            self.clear_records()
+            for known in tuple(self._traces.values()):
+                known.patterns.clear()
+            found.patterns.add((pattern, given))
         self.add_record(pattern, record)
 
     def find(
@@ -167,7 +212,10 @@ class JitFunction:
         static = static_places(self._static, args, kwargs)
         fixed = [args[p] if isinstance(p, int) else kwargs[p] for p in sorted(static, key=str)]
 
+        traced: list[bool] = []
+
         def trace() -> tuple[ClosedJaxpr, Program]:
+            traced.append(True)
             labels = argument_labels(self._fun, given, self._static.numbers)
             self._announce(key, labels)
             start = time.perf_counter()
@@ -176,6 +224,8 @@ class JitFunction:
             closed = trace_to_jaxpr(flat, key.avals, name, sources)
             log.compiles("traced %s in %.6f s", name, time.perf_counter() - start)
             log.show(2, f"jaxpr of {name}", closed.jaxpr)
+            if config.debug_key_reuse:
+                transforms.key_reuse.check_program(closed, sources)
             return closed, Program(closed, name, key.in_tree, flat.out_tree, labels, donated)
 
         snapshot = None
@@ -196,7 +246,7 @@ class JitFunction:
             self._traces[key] = found
             while len(self._traces) > TRACES:
                 del self._traces[next(iter(self._traces))]
-            self._history.add(key, program.labels, user_frame())
+            self._history.add(key, program.labels, user_frame(), shared=not traced)
         return found
 
     def _announce(self, key: TraceCall, labels: Sequence[str]) -> None:
@@ -383,7 +433,7 @@ def jit(
 
 
 def clear_caches() -> None:
-    """Forget every traced and compiled program of this process.
+    """Forget every traced and compiled program of this process; give memory back to the system.
 
     >>> import covector as cv
     >>> cv.clear_caches()
@@ -396,3 +446,5 @@ def clear_caches() -> None:
         jitted.clear_cache()
     cache.clear()
     dispatch.clear_caches()
+    gc.collect()  # functions and what they were traced to are often in cycles
+    give_back()

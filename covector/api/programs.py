@@ -7,13 +7,13 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, final
 
 from covector._base import log
 from covector._base.source import user_frame, user_stacklevel
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 from covector.ops.call import Jit
-from covector.runtime import array, dispatch
+from covector.runtime import array, deferred, dispatch
 from covector.runtime.array import Array
 from covector.runtime.backend import backends
 from covector.runtime.donation import Donating
@@ -73,6 +73,14 @@ class Program:
         log.compiles("compiled %s in %.6f s", self.name, time.perf_counter() - start)
         return made
 
+    @property
+    def taken(self) -> dict[int, int]:
+        """The number of a result -> that of the argument, captured ones before, whose memory it
+        takes over; of a compiled program.
+        """
+        made = self._executable
+        return made.taken if isinstance(made, Donating) else {}
+
     def warn_of_unusable(self) -> None:
         """Warn of donated arguments whose memory no result can use."""
         if self.unusable and not self._said:
@@ -92,25 +100,31 @@ class Program:
         _refuse_twice(self, captured, arrays)
         self.warn_of_unusable()
         executable = self.executable()
-        by = _Call(name, user_frame())
+        by = Taker(name, user_frame())
         everything = [*captured, *arrays]
         if isinstance(executable, Donating):
-            return executable.run(everything, by)
+            return deferred.run(executable, everything, by)
         outs = executable.run(everything)
         for n in self.donated:
             array.replace_buffer(arrays[n], array.Deleted(by))
         return outs
 
 
-class _Call:
-    """The call that took donated arrays; its line is looked up when somebody asks."""
+@final
+class Taker:
+    """The call that took donated arrays; its line is looked up when somebody asks.
 
-    __slots__ = ("name", "source")
+    later: any call but the first, by an entry point, which does not see where it is called from.
+    """
 
-    def __init__(self, name: str, source: Any) -> None:
-        self.name, self.source = name, source
+    __slots__ = ("later", "name", "source")
+
+    def __init__(self, name: str, source: Any, later: bool = False) -> None:
+        self.name, self.source, self.later = name, source, later
 
     def __str__(self) -> str:
+        if self.later:
+            return f"donated to a call of {self.name}, first called at {self.source}"
         return f"donated to the call of {self.name} at {self.source}"
 
 

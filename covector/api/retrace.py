@@ -80,12 +80,16 @@ def _type(aval: ShapedArray) -> str:
 
 
 class Event(NamedTuple):
-    """One trace: what for, from where, and why it was needed."""
+    """One trace: what for, from where, and why it was needed.
+
+    shared: nothing was traced, since an equal function had been.
+    """
 
     call: TraceCall
     labels: Sequence[str]
     source: Any
     why: str
+    shared: bool = False
 
 
 class History:
@@ -93,16 +97,19 @@ class History:
 
     def __init__(self, name: str) -> None:
         self.name = name
+        #: Traces; events of them and of programs that are shared.
         self.count = 0
         self.events: deque[Event] = deque(maxlen=REMEMBERED)
 
     def __bool__(self) -> bool:
         return bool(self.events)
 
-    def add(self, call: TraceCall, labels: Sequence[str], source: Any) -> None:
-        """Note a trace."""
-        self.events.append(Event(call, labels, source, self.why(call, labels)))
-        self.count += 1
+    def add(
+        self, call: TraceCall, labels: Sequence[str], source: Any, shared: bool = False
+    ) -> None:
+        """Note a trace, or that an equal function's is shared."""
+        self.events.append(Event(call, labels, source, self.why(call, labels), shared))
+        self.count += not shared
 
     def why(self, call: TraceCall, labels: Sequence[str]) -> str:
         """How a call differs from the trace that it is most like."""
@@ -128,13 +135,17 @@ class History:
         """All traces, a line each."""
         if not self.events:
             return f"{self.name} was not traced yet"
-        times = {1: "once", 2: "twice"}.get(self.count, f"{self.count} times")
-        lines = [f"{self.name} was traced {times}:"]
-        first = self.count - len(self.events) + 1
-        for n, event in enumerate(self.events, first):
-            why = "" if n == 1 else f": {event.why}"
+        times = {0: "not traced, but shares the programs of equal functions", 1: "traced once",
+                 2: "traced twice"}.get(self.count, f"traced {self.count} times")  # fmt: skip
+        lines = [f"{self.name} was {times}:"]
+        n = self.count - sum(not e.shared for e in self.events)
+        for k, event in enumerate(self.events):
+            n += not event.shared
+            number = "-" if event.shared else f"{n}."
+            why = "" if k == 0 and n <= 1 else f": {event.why}"
+            why = ": an equal function was traced for it" if event.shared else why
             shown = signature(event.labels, event.call.avals)
-            lines.append(f"  {n}. ({shown}), called at {event.source}{why}")
+            lines.append(f"  {number} ({shown}), called at {event.source}{why}")
         return "\n".join(lines)
 
     def clear(self) -> None:

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol, final, runtime_checkable
 
-from covector import tree
+from covector import compiler, ir, transforms, tree
 from covector.api.arguments import avals_of, check_values
 from covector.api.arrays import as_array
 from covector.api.cost import cost_of_jaxpr, cost_of_program
 from covector.api.inspect import ShapeDtypeStruct
 from covector.api.programs import Found
-from covector.compiler.math.expand import expand_all
-from covector.compiler.pipeline import compile_program
 from covector.ir.avals import ShapedArray
-from covector.ir.hlo_scalar import ELEMENTWISE
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.scalar import Expr
-from covector.ir.stablehlo import module_text
-from covector.runtime import debug_values, device
+from covector.runtime import debug_values, deferred, device
 from covector.runtime.array import default_sharding, like, memory
 from covector.runtime.donation import Donating
 from covector.trace.tracer import Tracer
-from covector.transforms.tools import tools
 
 #: What `as_text` shows, in the order of the way of a program.
 STAGES = ("jaxpr", "stablehlo", "simplified", "kernels", "llvm", "assembly")
-_IN_STABLEHLO = frozenset(ELEMENTWISE)
 
 
 @final
@@ -84,6 +78,7 @@ class CompiledMemoryStats(NamedTuple):
     """Bytes that a compiled program needs, by the names of JAX.
 
     alias: results that take over donated arguments.  temp: the arena of its memory plan.
+    peak_memory: arguments, results and temporaries together, those in one place once.
     """
 
     generated_code_size_in_bytes: int
@@ -96,6 +91,7 @@ class CompiledMemoryStats(NamedTuple):
     host_output_size_in_bytes: int = 0
     host_alias_size_in_bytes: int = 0
     host_temp_size_in_bytes: int = 0
+    peak_memory_in_bytes: int = 0
 
 
 class _Stage:
@@ -200,7 +196,8 @@ class Lowered(_Stage):
         if stage == "jaxpr":
             return str(self.jaxpr)
         if stage == "stablehlo":
-            return module_text(self.jaxpr, f"jit_{self._name}", tools, _in_stablehlo)
+            tools = transforms.tools.tools
+            return ir.stablehlo.module_text(self.jaxpr, f"jit_{self._name}", tools, _in_stablehlo)
         return self._found.program.executable().text(stage)
 
     def compiler_ir(self, dialect: str | None = None) -> str:
@@ -228,7 +225,7 @@ class Lowered(_Stage):
 
 def _in_stablehlo(node: Expr) -> Expr:
     """A scalar operation that StableHLO lacks, by the compiler's own expansion."""
-    return expand_all([node], _IN_STABLEHLO)[0]
+    return compiler.math.expand_all([node], frozenset(ir.hlo_scalar.ELEMENTWISE))[0]
 
 
 class Compiled(_Stage):
@@ -256,7 +253,7 @@ class Compiled(_Stage):
         try:
             hidden = len(self._found.captured)
             donated = [hidden + n for n in self._found.program.donated]
-            program, _ = compile_program(self.jaxpr, donated)
+            program, _ = compiler.pipeline.compile_program(self.jaxpr, donated)
         except NotImplementedError:
             return cost
         return {**cost, "bytes accessed": cost_of_program(program)}
@@ -268,12 +265,16 @@ class Compiled(_Stage):
         alias = 0
         if isinstance(executable, Donating):
             alias = sum(executable.out_avals[n].nbytes for n in executable.taken)
+        given = sum(a.nbytes for a in self._flat_avals())
+        made = sum(a.nbytes for a in self.jaxpr.out_avals)
+        temporary = 0 if memory is None else memory.temporary
         return CompiledMemoryStats(
             0 if memory is None else memory.code,
-            sum(a.nbytes for a in self._flat_avals()),
-            sum(a.nbytes for a in self.jaxpr.out_avals),
+            given,
+            made,
             alias,
-            0 if memory is None else memory.temporary,
+            temporary,
+            peak_memory_in_bytes=given + made - alias + temporary,
         )
 
     @property
@@ -310,14 +311,16 @@ class Compiled(_Stage):
                 )
         arrays = [as_array(x) for x in leaves]
         captured = self._found.captured
-        if program.donated:
+        watched = debug_values.watching()
+        if program.donated and not watched:
             outs = program.run_donating(captured, arrays, f"compiled {self._name}")
         else:
             typed = zip([*captured, *arrays], self.jaxpr.in_avals, strict=True)
             inputs = [_of_type(x, a) for x, a in typed]
-            outs = program.executable().run(inputs)
-            if debug_values.watching():
-                debug_values.look(program.op, inputs, outs)
+            if watched:  # it keeps what is donated, to run the program again
+                outs = debug_values.watched(program.op, inputs)
+            else:
+                outs = deferred.run(program.executable(), inputs)
         return tree.unflatten(program.out_tree, outs)
 
     __call__ = call

@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 
 from covector import ops
 from covector.compiler.control import CONTROL, nested
-from covector.compiler.loops.partition import Step
 from covector.compiler.program import ALIGNMENT, Program
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var
+from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var, holds_programs
 from covector.ir.op import Library, Op
 from covector.ops.callback import Callback
 from covector.ops.collective import AxisIndex, axis_names
+
+if TYPE_CHECKING:
+    from covector.compiler.loops.partition import Step
 
 #: The effects of callbacks.
 EFFECTS: Final = frozenset({"io", "debug"})
@@ -139,6 +141,8 @@ class _Lifting:
             number = self.sites.setdefault((op, avals), len(self.sites))
             (effect,) = op.effects or ("",)
             return eqn.replace(op=HostCall(number, op.result_avals, effect, False))
+        if not holds_programs(op):
+            return eqn
         params = op.params
         if op.name in CONTROL:
             axes = ()  # it is run on each device as a whole

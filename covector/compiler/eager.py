@@ -16,14 +16,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, final
 
+from covector.compiler import loops
 from covector.compiler.loops.address import linear
 from covector.compiler.loops.domain import Refusal, domain_of
 from covector.compiler.loops.graph import Graph, Node, Value, element_type
-from covector.compiler.loops.lanes import choose_lanes
 from covector.compiler.loops.lower import Lowering
-from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store
-from covector.compiler.loops.serial import lower_cumulate, lower_push
 from covector.ir.avals import ShapedArray
 from covector.ir.index import ZERO, Affine, affine
 from covector.ir.op import Op, has_rule
@@ -145,7 +143,9 @@ def _broadcasting_kernel(
     buffers = list(kernel.buffers.values())
     for b, s in zip(buffers, strides, strict=False):
         b.strides = s
-    return choose_lanes(Kernel(kernel.name, kernel.buffers, _serial(kernel.body), kernel.symbols))
+    return loops.lanes.choose_lanes(
+        Kernel(kernel.name, kernel.buffers, _serial(kernel.body), kernel.symbols)
+    )
 
 
 def _serial(body: Sequence[Statement]) -> list[Statement]:
@@ -433,7 +433,8 @@ def _lower(node: Node) -> tuple[Kernel, list[Value]]:
         return v.node is None
 
     if node.rule == "push":
-        return lower_push(node, in_memory)[:2]
+        return loops.serial.lower_push(node, in_memory)[:2]
     if node.rule == "cumulate":
-        return lower_cumulate(node, in_memory)
-    return lower_group(Group(node.outs), in_memory, node.op.name)
+        return loops.serial.lower_cumulate(node, in_memory)
+    group = loops.planner.Group(node.outs)
+    return loops.planner.lower_group(group, in_memory, node.op.name)

@@ -1,13 +1,16 @@
 """The memory plan of a program: which buffers its steps use, and where temporaries lie.
 
 Liveness over the steps; a value may take over the buffer of one that dies where each element is
-read no later than it is written; the rest share one arena, first fit.
+read no later than it is written; the rest share one arena.  Where first the best gap for each in
+turn leaves holes, the largest are placed first instead (Pisarchyk and Lee, "Efficient memory
+management for deep neural net inference", 2020: greedy by size).
 """
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import Any, Final, final
 
 from covector.compiler import control
 from covector.compiler.in_place import in_place, reordered
@@ -26,8 +29,12 @@ from covector.compiler.program import (
     Program,
     Slot,
 )
+from covector.compiler.ranges import ranges
 from covector.ir.index import Affine
 from covector.ir.jaxpr import Jaxpr
+
+#: Temporaries up to which other places for them are tried: that takes the square of the time.
+MOST: Final = 2000
 
 #: plans a nested program: (jaxpr, which input may be overwritten by which result) -> program
 PlanNested = Callable[[Jaxpr, Mapping[int, int]], Program]
@@ -37,11 +44,11 @@ PlanNested = Callable[[Jaxpr, Mapping[int, int]], Program]
 class Control:
     """What a step of nested programs needs beside its operands and results."""
 
-    __slots__ = ("arena", "flag", "layout", "programs", "spare")
+    __slots__ = ("arena", "flag", "layout", "programs", "ranges", "spare")
 
-    def __init__(self, programs: list[Program], layout: control.Layout) -> None:
-        self.programs, self.layout = programs, layout
-        size = max(p.arena for p in programs)
+    def __init__(self, programs: list[Program], layout: control.Layout, ranges: int = 1) -> None:
+        self.programs, self.layout, self.ranges = programs, layout, ranges
+        size = ranges * max(p.arena for p in programs)
         self.arena = _buffer((size,), "uint8") if size else None
         self.flag: Value | None = None
         self.spare: list[Value | None] = []
@@ -62,6 +69,7 @@ class MemoryPlan:
 
     donated: inputs that may be overwritten.  places: if given, the program is nested: its results
     have memory of their own, or take the place of the input that `places` names.
+    held: what a step leaves alone, though it reads it last.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class MemoryPlan:
         donated: set[int],
         places: Mapping[int, int] | None,
         plan_nested: PlanNested,
+        held: Mapping[Step, Sequence[Value]],
     ) -> None:
         self.inputs, self.outputs, self.plan_nested = inputs, outputs, plan_nested
         self.made = [v for s in steps for v in s.makes]
@@ -89,6 +98,7 @@ class MemoryPlan:
         for t, step in enumerate(self.steps):
             for v in (*step.makes, *step.loads):
                 self.last[self.root(v)] = t
+        self.held = {t: held[s] for t, s in enumerate(self.steps) if s in held}
         self.kept_roots = {self.root(v) for v in outputs}
         self.copied: dict[int, list[tuple[Value, Value]]] = {}
         self.controls: dict[int, Control] = {}
@@ -161,6 +171,8 @@ class MemoryPlan:
         root = self.root(v)
         if self.last.get(root) != t or root in self.kept_roots:
             return False
+        if any(self.root(h) is root for h in self.held.get(t, ())):
+            return False
         return root.node is not None or root in self.donated
 
     def _share(self, t: int, step: Step) -> tuple[Kernel | None, list[Value]]:
@@ -228,7 +240,10 @@ class MemoryPlan:
         places = {constants + k: k for k in range(len(layout.carry))}
         programs = [self.plan_nested(c.jaxpr, {}) for c in given[:-1]]
         programs.append(self.plan_nested(body.jaxpr, places))
-        found = Control(programs, layout)
+        count = 1
+        if node.op.name == "scan" and not layout.carry:
+            count = ranges(node.op.params["length"], programs[-1])
+        found = Control(programs, layout, count)
         if node.op.name == "while":
             found.flag = _buffer((), "bool")
         values = [v for v in node.args if isinstance(v, Value)]
@@ -266,6 +281,7 @@ class MemoryPlan:
             False if looping else bool(node.op.params["reverse"]),
             arena,
             None if c.flag is None else at(c.flag),
+            c.ranges,
         )
 
     # Slots
@@ -311,15 +327,47 @@ class MemoryPlan:
         arena = alive = peak = 0
         for t in range(len(self.steps)):
             for n in starts.get(t, ()):
-                size = -(-slots[n].nbytes // ALIGNMENT) * ALIGNMENT
+                size = _rounded(slots[n])
                 arena = _allocate(slots[n], size, free, arena)
                 alive += size
             peak = max(peak, alive)
             for n in ends.get(t, ()):
-                size = -(-slots[n].nbytes // ALIGNMENT) * ALIGNMENT
+                size = _rounded(slots[n])
                 _release(slots[n], size, free)
                 alive -= size
+        blocks = [(slots[n], a, b) for n, (a, b) in span.items() if slots[n].home == "temp"]
+        if arena > peak and len(blocks) <= MOST:
+            arena = _by_size(blocks, arena)
         return arena, peak
+
+
+def _by_size(blocks: list[tuple[Slot, int, int]], arena: int) -> int:
+    """Places (slot, first, last step) anew, the largest first, each in the smallest gap between
+    those that live at the same time, if all need less than `arena` then; the bytes needed."""
+    placed: list[tuple[int, int, int, int]] = []  # (offset, end, first, last)
+    found: list[int] = []
+    ordered = sorted(blocks, key=lambda b: (-_rounded(b[0]), b[1] - b[2], b[1]))
+    for slot, first, last in ordered:
+        size = _rounded(slot)
+        at = 0
+        best: tuple[int, int] | None = None  # (bytes left over, offset)
+        for low, high, begin, end in placed:
+            if begin <= last and first <= end:
+                if low - at >= size and (best is None or low - at - size < best[0]):
+                    best = (low - at - size, at)
+                at = max(at, high)
+        offset = at if best is None else best[1]
+        if offset + size >= arena:
+            return arena
+        bisect.insort(placed, (offset, offset + size, first, last))
+        found.append(offset)
+    for (slot, _, _), offset in zip(ordered, found, strict=True):
+        slot.offset = offset
+    return max(high for _, high, _, _ in placed)
+
+
+def _rounded(slot: Slot) -> int:
+    return -(-slot.nbytes // ALIGNMENT) * ALIGNMENT
 
 
 def _works(step: Step) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 from covector._base import log
 from covector._base.config import config
 from covector._base.errors import JaxprTypeError
+from covector.compiler.callbacks import in_order, lift, without_token
 from covector.compiler.loops.verify import InvalidKernel
 from covector.compiler.loops.verify import verify as verify_kernel
 from covector.compiler.passes.contract import absorb_transposes
@@ -23,7 +24,10 @@ from covector.compiler.passes.fold_constants import fold_constants
 from covector.compiler.passes.nested import prepare_nested
 from covector.compiler.passes.simplify import simplify
 from covector.compiler.passes.sink_views import sink_views
+from covector.compiler.passes.small_matrices import small_matrices
 from covector.compiler.passes.split_reductions import split_reductions
+from covector.compiler.passes.split_scatters import split_scatters
+from covector.compiler.passes.widen import widen_products
 from covector.compiler.plan import plan
 from covector.compiler.program import Program
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
@@ -59,10 +63,13 @@ PASSES: Final = (
     Pass("sink_views", _inside(sink_views), "views are merged before they move, and again after"),
     Pass("simplify_again", _inside(simplify), "views that sinking brought together"),
     Pass("split_reductions", _inside(split_reductions), "after simplify, which would merge them"),
+    Pass("split_scatters", _inside(split_scatters), "beside it: views of parts are its last ones"),
     Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
+    Pass("widen_products", _inside(widen_products), "before cse: an operand is converted once"),
     Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
     Pass("open_barriers", _inside(open_barriers), "after cse, which must not see through them"),
     Pass("dce", _inside(dead_code), "the passes before leave unused equations behind"),
+    Pass("small_matrices", _inside(small_matrices), "after dce: only live equations are joined"),
     Pass("nested", _nested, "late: only live loops and branches are prepared, each as a program"),
     Pass("elementwise_loops", _inside(elementwise_loops), "last: bodies have been simplified"),
 )
@@ -83,9 +90,14 @@ def prepare(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def compile_program(closed: ClosedJaxpr, donated: Iterable[int] = ()) -> tuple[Program, list[Any]]:
     """(the planned program, the constants that are its first inputs)."""
-    closed = prepare(closed)
+    closed = prepare(lift(closed)[0])
     start = time.perf_counter()
-    program = plan(closed.jaxpr, donated, closed.jaxpr.debug_name or "main")
+    name = closed.jaxpr.debug_name or "main"
+    ordered = in_order(closed.jaxpr)
+    if ordered is None:
+        program = plan(closed.jaxpr, donated, name)
+    else:
+        program = without_token(plan(ordered, donated, name))
     _after("plan", closed, program, time.perf_counter() - start)
     return program, closed.consts
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from covector.compiler.callbacks import as_written
+from covector.compiler.epilogue import attach, beside, held
 from covector.compiler.loops.graph import Graph, Value, graph_of, literal
 from covector.compiler.loops.partition import Partition
 from covector.compiler.memory import MemoryPlan
@@ -34,9 +36,10 @@ def _plan(jaxpr: Jaxpr, donated: set[int], places: Mapping[int, int] | None, nam
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     graph = graph_of(inputs, jaxpr.eqns)
     outputs = [_output(v, graph) for v in jaxpr.outvars]
-    steps = Partition(graph, outputs).run()
+    steps = beside(as_written(Partition(graph, outputs).run()))
     values = [graph.values[v] for v in inputs]
-    return MemoryPlan(values, outputs, steps, donated, places, plan_nested).program(name)
+    memory = MemoryPlan(values, outputs, steps, donated, places, plan_nested, held(steps))
+    return attach(memory.program(name))
 
 
 def _output(v: Any, graph: Graph) -> Value:

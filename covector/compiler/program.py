@@ -6,7 +6,7 @@ Names are canonical, so equal programs have equal text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 from covector.compiler.loops.program import Kernel
 
@@ -49,14 +49,24 @@ class KernelCall:
         return f"call k{self.kernel}({', '.join(inside)})"
 
 
+class Follower(NamedTuple):
+    """Kernel number `kernel` on `slots`, whose loop of `trips` rounds may run in ranges, each as
+    soon as its share of a library call's result is there."""
+
+    kernel: int
+    slots: tuple[int, ...]
+    trips: int
+
+
 @final
 class LibraryCall:
     """Run a native routine by name.  Inputs and outputs share no memory.
 
     shapes: of the inputs, then of the outputs (a slot may be used in several shapes).
+    followers: kernels that run after it, or on shares of its result as these are ready.
     """
 
-    __slots__ = ("attributes", "inputs", "name", "outputs", "shapes")
+    __slots__ = ("attributes", "followers", "inputs", "name", "outputs", "shapes")
 
     def __init__(
         self,
@@ -65,8 +75,10 @@ class LibraryCall:
         outputs: Sequence[int],
         shapes: Sequence[tuple[int, ...]],
         attributes: tuple[Any, ...] = (),
+        followers: Sequence[tuple[int, tuple[int, ...], int]] = (),
     ) -> None:
         self.name, self.shapes, self.attributes = name, tuple(shapes), attributes
+        self.followers = tuple(Follower(*f) for f in followers)
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
     def __str__(self) -> str:
@@ -76,7 +88,10 @@ class LibraryCall:
         ]
         right, left = ", ".join(names[: len(self.inputs)]), ", ".join(names[len(self.inputs) :])
         extra = f" {self.attributes}" if self.attributes else ""
-        return f"{left} = library {self.name}({right}){extra}"
+        calls = [
+            f" then k{f.kernel}({', '.join(f's{s}' for s in f.slots)})" for f in self.followers
+        ]
+        return f"{left} = library {self.name}({right}){extra}{''.join(calls)}"
 
 
 @final
@@ -102,11 +117,13 @@ class Loop:
     values before, and the last ones after.  spare: for each carry a second buffer that rounds
     alternate with, or None where the body leaves the new value in the place of the old.
     arena: a slot for the nested programs' own arenas.  flag: a slot for the condition's result.
+    ranges: more than one: rounds don't depend on each other, and may be run in so many ranges at
+    once, each with an arena of its own.
     """
 
     __slots__ = (
         "arena", "body", "body_consts", "carry", "condition", "condition_consts", "flag", "length",
-        "reverse", "spare", "xs", "ys",
+        "ranges", "reverse", "spare", "xs", "ys",
     )  # fmt: skip
 
     def __init__(
@@ -123,8 +140,10 @@ class Loop:
         reverse: bool,
         arena: int | None,
         flag: int | None,
+        ranges: int = 1,
     ) -> None:
         self.condition, self.body, self.arena, self.flag = condition, body, arena, flag
+        self.ranges = ranges
         self.condition_consts, self.body_consts = tuple(condition_consts), tuple(body_consts)
         self.carry, self.spare = tuple(carry), tuple(spare)
         self.xs, self.ys, self.length, self.reverse = tuple(xs), tuple(ys), length, reverse
@@ -134,6 +153,7 @@ class Loop:
             return ", ".join("-" if s is None else f"s{s}" for s in slots)
 
         order = " backwards" if self.reverse else ""
+        order += f" in {self.ranges} ranges" if self.ranges > 1 else ""
         test = f"{self.length} times{order}" if self.condition is None else (
             f"while p{self.condition}({listed(self.condition_consts)})"
         )  # fmt: skip
@@ -258,10 +278,10 @@ _STEPS: dict[str, Any] = {
 #: The fields of each kind of step, in the order of its constructor.
 _FIELDS = {
     KernelCall: ("kernel", "kernel slots symbols"),
-    LibraryCall: ("library", "name inputs outputs shapes attributes"),
+    LibraryCall: ("library", "name inputs outputs shapes attributes followers"),
     Copy: ("copy", "source target"),
     Loop: ("loop", "condition body condition_consts body_consts carry spare xs ys length reverse "
-                   "arena flag"),
+                   "arena flag ranges"),
     Branch: ("branch", "programs index inputs outputs arena"),
 }  # fmt: skip
 

@@ -32,8 +32,9 @@ OPERATION, MEMORY, STEP = 40, 80, 4000
 ROUNDS: Final = 16
 #: Fewer rounds, of steps that are spread over threads themselves, are left to these.
 FEW: Final = 32
-#: The most ranges, and the bytes of scratch memory that all but a few of them may take.
-MOST, LEAST, SCRATCH = 64, 8, 1 << 24
+#: The most ranges, and the bytes of scratch memory that all of them may take: rounds are often a
+#: way to need little memory.
+MOST, SCRATCH = 64, 1 << 23
 
 
 def ranges(length: int, body: Program) -> int:
@@ -45,7 +46,7 @@ def ranges(length: int, body: Program) -> int:
         return 1
     if length * work(body) < WORTH or (length < FEW and _largest(body) >= WORTH):
         return 1
-    scratch = MOST if not body.arena else max(SCRATCH // body.arena, LEAST)
+    scratch = MOST if not body.arena else max(SCRATCH // body.arena, 1)
     each = -(-length // min(length, MOST, scratch))
     return -(-length // each)
 
@@ -77,7 +78,8 @@ def _step(p: Program, step: Action) -> int:
     if isinstance(step, LibraryCall):
         # A product of m x k by k x n has three operands, the root of whose sizes is m * k * n.
         sizes = sorted((math.prod(shape) for shape in step.shapes), reverse=True)
-        return STEP + OPERATION * math.isqrt(math.prod((sizes * 3)[:3]))
+        following = sum(_body(p.kernels[f.kernel].body) for f in step.followers)
+        return STEP + OPERATION * math.isqrt(math.prod((sizes * 3)[:3])) + following
     if isinstance(step, Loop):
         rounds = ROUNDS if step.length is None else step.length
         tests = 0 if step.condition is None else work(p.programs[step.condition])

@@ -55,6 +55,8 @@ def _library(p: Program, s: LibraryCall, arrays: list[Any], library: Any, lanes:
     given, made = shaped[: len(s.inputs)], shaped[len(s.inputs) :]
     for out, result in zip(made, library[s.name](s.attributes, *given), strict=True):
         out[...] = result
+    for f in s.followers:
+        interpret(p.kernels[f.kernel], [arrays[n] for n in f.slots], lanes=lanes)
 
 
 def _loop(p: Program, s: Loop, arrays: list[Any], library: Any, lanes: bool) -> None:

@@ -18,13 +18,14 @@ class ShapedArray:
     for values that began as Python scalars and yield to the dtype of what they meet.
     """
 
-    __slots__ = ("__weakref__", "dtype", "ndim", "shape", "size", "weak_type")
+    __slots__ = ("__weakref__", "dtype", "ndim", "shape", "short_text", "size", "weak_type")
 
     shape: tuple[int, ...]
     dtype: Any
     weak_type: bool
     ndim: int
     size: int
+    short_text: str
 
     def __new__(cls, shape: Any, dtype: Any, weak_type: bool = False) -> ShapedArray:
         key = (shape, dtype, weak_type)
@@ -57,8 +58,11 @@ class ShapedArray:
 
     def str_short(self) -> str:
         """As in a printed Jaxpr: `f32[3,4]`, `i32[]*` if weakly typed."""
-        dims = ",".join(map(str, self.shape))
-        return f"{dtypes.short_name(self.dtype)}[{dims}]{'*' if self.weak_type else ''}"
+        if not self.short_text:  # there is one object of each, printed many times
+            dims = ",".join(map(str, self.shape))
+            weak = "*" if self.weak_type else ""
+            self.short_text = f"{dtypes.short_name(self.dtype)}[{dims}]{weak}"
+        return self.short_text
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""
@@ -84,7 +88,7 @@ def _intern(shape: Any, dtype: Any, weak_type: bool) -> ShapedArray:
         if found is None:
             found = object.__new__(ShapedArray)
             found.shape, found.dtype, found.weak_type = key
-            found.ndim = len(shape)
+            found.ndim, found.short_text = len(shape), ""
             size = 1
             for n in shape:
                 size *= n

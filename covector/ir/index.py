@@ -36,6 +36,8 @@ class Affine:
         other = affine(other)
         if not other.terms:
             return Affine(self.const + other.const, self.terms)
+        if not self.terms:
+            return Affine(self.const + other.const, other.terms)
         total = dict(self.terms)
         for atom, c in other.terms:
             total[atom] = total.get(atom, 0) + c
@@ -72,6 +74,8 @@ class Affine:
         """The expressions of the data-dependent atoms, also of those within quotients."""
         out: list[Expr] = []
         for atom, _ in self.terms:
+            if type(atom) is str:  # the name of an axis, as most are
+                continue
             if isinstance(atom, Data):
                 out.append(atom.value)
             elif isinstance(atom, Quotient):
@@ -176,9 +180,15 @@ def _spelled(atom: Any, known: Mapping[Expr, str]) -> str:
 
 
 def _normal(total: dict[Any, int]) -> tuple[tuple[Any, int], ...]:
-    if len(total) == 1:
-        return tuple((a, c) for a, c in total.items() if c)
-    return tuple(sorted(((a, c) for a, c in total.items() if c), key=lambda t: _rank(t[0])))
+    terms = [(a, c) for a, c in total.items() if c]
+    if len(terms) > 1:
+        # Names are in order of the alphabet, behind what else there is.
+        terms.sort(key=None if all(type(a) is str for a in total) else _term_rank)
+    return tuple(terms)
+
+
+def _term_rank(term: tuple[Any, int]) -> tuple[Any, ...]:
+    return _rank(term[0])
 
 
 def _rank(atom: Any) -> tuple[Any, ...]:

@@ -7,7 +7,7 @@ Variables carry abstract values; equations bind operations; immutable, hashable 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, final
+from typing import Any, cast, final
 
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Op
@@ -53,6 +53,9 @@ Atom = Var | Literal
 printer: list[Callable[[Jaxpr], str]] = [object.__repr__]
 
 
+_new: Callable[..., Any] = object.__new__
+
+
 @final
 class Equation:
     """`outvars = op(invars)`; `source` is the user's own line, `scope` the named scopes."""
@@ -69,6 +72,15 @@ class Equation:
     ) -> None:
         self.op, self.invars, self.outvars = op, list(invars), list(outvars)
         self.source, self.scope = source, scope
+
+    @staticmethod
+    def of(
+        op: Op, invars: list[Atom], outvars: list[Any], source: Any, scope: tuple[str, ...]
+    ) -> Equation:
+        """The equation of these lists, which are its own from now on."""
+        eqn: Equation = _new(Equation)
+        eqn.op, eqn.invars, eqn.outvars, eqn.source, eqn.scope = op, invars, outvars, source, scope
+        return eqn
 
     @property
     def primitive(self) -> type[Op]:
@@ -177,6 +189,15 @@ class ClosedJaxpr:
         return str(self.jaxpr)
 
     __repr__ = __str__
+
+
+def holds_programs(op: Op) -> bool:
+    """Whether a parameter of `op` is a program, or a tuple with programs in it."""
+    for value in op.params.values():
+        held = cast("tuple[Any, ...]", value) if type(value) is tuple else (value,)
+        if any(type(x) is ClosedJaxpr for x in held):
+            return True
+    return False
 
 
 def free_vars(eqns: Iterable[Equation], outvars: Iterable[Atom]) -> list[Var]:

@@ -6,7 +6,8 @@ that equality, hashing and printing follow.  `op(x, y)` binds: the current trace
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 from covector._base.context import context
@@ -18,7 +19,7 @@ REASONS = {
     "not linear": "not linear in any argument: there is nothing to transpose",
     "derived": "follows from the decomposition into simpler ops",
     "call": "holds programs: what transforms or runs it handles these itself",
-    "host": "it runs Python on the host: a program that holds it is run operation by operation",
+    "host": "it runs Python on the host, which compiled programs call; XLA is not told how",
     "collective": "its meaning spans the examples or devices of a named axis, whose owner gives it",
 }
 
@@ -114,6 +115,39 @@ class _Bind:
         return bind
 
 
+class Registry(dict[str, "type[Op]"]):
+    """Primitives by name.  Their modules load at first use; who asks for a name that is not there,
+    or for all names, has the rest loaded."""
+
+    #: Load the rest; filled by the wiring, emptied when done.
+    loaders: ClassVar[list[Callable[[], None]]] = []
+    _lock: ClassVar = threading.RLock()
+
+    def complete(self) -> Registry:
+        """Itself, with every primitive of the package."""
+        with self._lock:
+            for load in self.loaders:
+                load()
+            self.loaders.clear()
+        return self
+
+    def __missing__(self, name: str) -> type[Op]:
+        if name not in self:  # which loads the rest
+            raise KeyError(name)
+        return self[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """As of a dict."""
+        return super().get(name) if name in self else default
+
+    def __contains__(self, name: object) -> bool:
+        return super().__contains__(name) or (bool(self.loaders) and name in self.complete())
+
+    def __iter__(self) -> Iterator[str]:
+        self.complete()
+        return super().__iter__()
+
+
 class Op:
     """A primitive.  Subclasses are final, state `name`, their fields and their rules.
 
@@ -130,7 +164,7 @@ class Op:
     arity: ClassVar[int | None] = None
     _fields: ClassVar[tuple[str, ...]] = ()
     #: All primitives by name.
-    registry: ClassVar[dict[str, type[Op]]] = {}
+    registry: ClassVar[Registry] = Registry()
 
     def __init_subclass__(cls, registered: bool = True, **kwargs: Any) -> None:
         """`registered=False`: a helper that no program holds, so that no law speaks of it."""
@@ -167,8 +201,11 @@ class Op:
     @property
     def params(self) -> dict[str, Any]:
         """Its parameters by name, in order of declaration."""
+        fields = self._fields
+        if not fields:
+            return {}
         values = self.__dict__
-        return {f: values[f] for f in self._fields}
+        return {f: values[f] for f in fields}
 
     def with_params(self, **changes: Any) -> Op:
         """The same primitive with some parameters changed."""
@@ -224,6 +261,9 @@ class Op:
     cumulate: Any = None
     #: Instead of, or beside, `kernel`: `library(*avals)` -> Library or None.
     library: Any = None
+    #: Beside `library`, for linear algebra: `per_matrix(*args)` -> results, the meaning for one
+    #: small matrix in Exprs: a matrix is a tuple of rows, a vector a tuple.
+    per_matrix: Any = None
     #: Instead of `kernel`: `decompose(*args)`, the op in terms of simpler ops.
     decompose: Any = None
     #: `stablehlo(writer, *operands)`: the text for XLA.
@@ -243,5 +283,5 @@ def has_rule(op: Op | type[Op], rule: str) -> bool:
 
 def primitives() -> dict[str, type[Op]]:
     """The primitives that the package itself declares, by name."""
-    own = {n: c for n, c in Op.registry.items() if c.__module__.startswith("covector.")}
+    own = {n: c for n, c in Op.registry.complete().items() if c.__module__.startswith("covector.")}
     return dict(sorted(own.items()))

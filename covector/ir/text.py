@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import ast
 import enum
+import functools
 import re
-from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -38,21 +38,17 @@ def register_value_class(cls: _C) -> _C:
     return cls
 
 
-class Names:
+class Names(dict[Any, str]):
     """a, b, …, z, ba, bb, …: one name per variable, in order of first appearance."""
 
-    def __init__(self) -> None:
-        self.known: dict[Any, str] = {}
-
-    def __getitem__(self, v: Any) -> str:
-        if isinstance(v, DropVar):
+    def __missing__(self, v: Any) -> str:
+        if type(v) is DropVar:
             return "_"
-        found = self.known.get(v)
-        if found is None:
-            found = self.known[v] = letters(len(self.known))
+        found = self[v] = letters(len(self))
         return found
 
 
+@functools.lru_cache(maxsize=4096)
 def letters(n: int) -> str:
     """The n-th variable name."""
     text = ""
@@ -67,7 +63,7 @@ def print_jaxpr(jaxpr: Jaxpr, indent: str = "") -> str:
     """`{ lambda consts ; args. let equations in (results,) }`, one equation a line."""
     names = Names()
     head = f"{{ lambda {_binders(jaxpr.constvars, names)}; {_binders(jaxpr.invars, names)}. let"
-    body = [f"{indent}    {line}" for e in jaxpr.eqns for line in _equation(e, names, indent)]
+    body = [f"{indent}    {_equation(e, names, indent)}" for e in jaxpr.eqns]
     outs = ", ".join(_atom(v, names) for v in jaxpr.outvars)
     tail = f"{indent}  in ({outs}{',' if len(jaxpr.outvars) == 1 else ''}) }}"
     return "\n".join([head.replace(" . let", ". let"), *body, tail])
@@ -78,13 +74,23 @@ def _binders(variables: list[Var], names: Names) -> str:
 
 
 def _atom(v: Atom, names: Names) -> str:
-    return repr(v) if isinstance(v, Literal) else names[v]
+    return repr(v) if type(v) is Literal else names[v]
 
 
-def _equation(eqn: Equation, names: Names, indent: str) -> Iterator[str]:
-    operands = " ".join(_atom(v, names) for v in eqn.invars)
-    outs = " ".join(f"{names[v]}:{v.aval.str_short()}" for v in eqn.outvars)
-    yield f"{outs} = {eqn.op.name}{_params(eqn.params, indent + '    ')} {operands}".rstrip()
+def _equation(eqn: Equation, names: Names, indent: str) -> str:
+    operands = " ".join([repr(v) if type(v) is Literal else names[v] for v in eqn.invars])
+    outs = " ".join([f"{names[v]}:{v.aval.str_short()}" for v in eqn.outvars])
+    return f"{outs} = {_operation(eqn.op, indent)} {operands}".rstrip()
+
+
+def _operation(op: Op, indent: str) -> str:
+    """Its name and parameters; remembered where they hold no program, which is indented."""
+    found = op.__dict__.get("_text")
+    if found is None:
+        found = op.name + _params(op.params, indent + "    ")
+        if "\n" not in found:
+            op.__dict__["_text"] = found
+    return found
 
 
 def _params(params: dict[str, Any], indent: str) -> str:

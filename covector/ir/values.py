@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from covector import dtypes
+from covector._base.config import config
 from covector.ir.avals import ShapedArray
 
 #: type -> function giving the aval of a value of that type.
@@ -54,12 +55,18 @@ def _short(x: Any) -> str:
 
 
 def _numpy_aval(x: Any) -> ShapedArray:
-    return ShapedArray(x.shape, dtypes.canonicalize_dtype(x.dtype))
+    return ShapedArray(x.shape, dtypes.canonical(x.dtype))
 
 
 def _python_scalar(kind: type) -> Callable[[Any], ShapedArray]:
+    known: dict[bool, ShapedArray] = {}
+
     def typer(x: Any) -> ShapedArray:
-        return ShapedArray((), dtypes.python_scalar_dtype(kind), kind is not bool)
+        found = known.get(config.enable_x64)
+        if found is None:
+            dtype = dtypes.python_scalar_dtype(kind)
+            found = known[config.enable_x64] = ShapedArray((), dtype, kind is not bool)
+        return found
 
     return typer
 

@@ -14,9 +14,9 @@ from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.lax._carry import known_inputs, lift_together, run_flat
+from covector.lax._carry import lift_together, run_flat
 from covector.ops.control import Cond
-from covector.trace.stage import trace_to_jaxpr
+from covector.trace.stage import known_inputs, trace_to_jaxpr
 from covector.trace.tracer import Tracer
 from covector.tree_util import keystr
 

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 from covector import dtypes, ops, tree
 from covector._base import log
 from covector._base.config import config
-from covector._base.context import context
 from covector.api.arguments import Flat, avals_of, name_of
 from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr, Var
 from covector.trace import purity
 from covector.trace.cache import node_types, shared
-from covector.trace.stage import trace_to_jaxpr
+from covector.trace.stage import known_inputs, trace_to_jaxpr
 from covector.tree_util import keystr
 
 
@@ -65,13 +64,6 @@ class Body(NamedTuple):
     leaves: list[Any]
     avals: list[ShapedArray]
     out_tree: Any
-
-
-def known_inputs(values: Sequence[Any]) -> Any:
-    """A context in which a body of these inputs is traced: in a function under `shard_map` it is
-    known which of them are the same on all devices."""
-    region = context.trace.region
-    return contextlib.nullcontext() if region is None else region.body(values)
 
 
 def fixed_point(

@@ -10,13 +10,15 @@ import numpy as np
 
 from covector import dtypes, ops, tree
 from covector._base.config import config
+from covector._base.errors import ConcretizationTypeError
 from covector.api.arguments import avals_of, check_callable, check_values, name_of
 from covector.api.arrays import as_array
 from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
-from covector.lax._carry import fixed_point, known_inputs, lift, run_flat
+from covector.lax._carry import fixed_point, lift, run_flat
 from covector.ops.control import Scan, While
+from covector.trace.stage import known_inputs
 from covector.trace.tracer import Tracer
 from covector.tree_util import keystr
 
@@ -182,6 +184,8 @@ def _length(xs: Any, length: int | None) -> int:
         sizes[f"xs{keystr(path)}"] = shape[0]
     found = set(sizes.values())
     if length is not None:
+        if isinstance(length, Tracer):
+            raise ConcretizationTypeError(length, "It is needed for the length of scan.")
         try:
             length = operator.index(length)
         except TypeError:

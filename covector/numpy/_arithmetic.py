@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from covector import dtypes, ops
+from covector._base.config import config
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy._elementwise import isinf
@@ -294,9 +296,15 @@ def hypot(x1: Any, x2: Any, /) -> Any:
 
 def safe_sqrt(x: Any) -> Any:
     """The square root of what is not negative, whose derivative at 0 counts as 0."""
+    return without_kink(point.sqrt, x, like(x, 0))
+
+
+def without_kink(root: Callable[[Any], Any], x: Any, at_zero: Any) -> Any:
+    """`root(x)`, whose derivative at 0 counts as 0 (unless that is to be as IEEE has it)."""
+    if config.singular_derivatives == "ieee":
+        return root(x)
     zero = point.eq(x, like(x, 0))
-    root = point.sqrt(select(zero, like(x, 1), x))
-    return select(zero, like(x, 0), root)
+    return select(zero, at_zero, root(select(zero, like(x, 1), x)))
 
 
 # Extrema that ignore NaN, steps

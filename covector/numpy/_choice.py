@@ -16,11 +16,13 @@ from covector.numpy._at import IndexedUpdate
 from covector.numpy._elementwise import nonzero_mask
 from covector.numpy._indexing import take
 from covector.numpy.convert import array_operand, cast, operands, promote
+from covector.runtime.eager import eager
 from covector.trace.tracer import Tracer
 
 point = ops.pointwise
 
 
+@eager(arrays=3)
 def where(
     condition: Any, x: Any = None, y: Any = None, /, *, size: Any = None, fill_value: Any = None
 ) -> Any:

@@ -1,11 +1,12 @@
 """`einsum`: sums of products by subscripts, one pair of operands after another.
 
-Contraction paths are opt_einsum's (D. Smith and J. Gray, 2018).
+Contraction paths of more than three operands are opt_einsum's (D. Smith and J. Gray, 2018).
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import operator
 import string
 from collections.abc import Sequence
@@ -165,7 +166,7 @@ def _plan(written: str, shapes: tuple[tuple[int, ...], ...], optimize: Any) -> P
         )
     if len(set(output)) != len(output):
         raise ValueError(f"einsum: a label appears more than once in the output {output!r}")
-    path = _path(inputs, output, shapes, optimize)
+    path = _path(inputs, output, sizes, shapes, optimize)
     live, steps = list(terms), []
     for places in path:
         chosen = tuple(sorted(places, reverse=True))
@@ -198,7 +199,7 @@ def _sizes(terms: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str,
     return sizes
 
 
-def _path(inputs: str, output: str, shapes: Any, optimize: Any) -> Sequence[Any]:
+def _path(inputs: str, output: str, sizes: Any, shapes: Any, optimize: Any) -> Sequence[Any]:
     count = len(shapes)
     if count <= 2:
         return [tuple(range(count))]
@@ -206,8 +207,30 @@ def _path(inputs: str, output: str, shapes: Any, optimize: Any) -> Sequence[Any]
         return [(0, 1), *((0, count - k) for k in range(2, count))]
     if optimize is True:
         optimize = "auto"
+    if count == 3 and optimize in ("auto", "optimal"):
+        return _of_three(inputs.split(","), output, sizes)
     path, _ = _contract_path(f"{inputs}->{output}", shapes, optimize)
     return path
+
+
+def _of_three(terms: Sequence[str], output: str, sizes: dict[str, int]) -> Sequence[Any]:
+    """The best order of three operands: there are three, and importing opt_einsum takes longer.
+
+    It counts multiplications and, where something is summed, additions.
+    """
+
+    def pair(x: set[str], y: set[str], needed: set[str]) -> tuple[int, set[str]]:
+        labels = x | y
+        count = math.prod(sizes[label] for label in labels)
+        return count * (1 if labels <= needed else 2), labels & needed
+
+    def cost(first: int, second: int) -> int:
+        (rest,) = {0, 1, 2} - {first, second}
+        x, y, z = (set(terms[k]) for k in (first, second, rest))
+        one, left = pair(x, y, {*output, *z})
+        return one + pair(left, z, set(output))[0]
+
+    return [min(((0, 1), (0, 2), (1, 2)), key=lambda p: cost(*p)), (0, 1)]
 
 
 def _run(plan: Plan, arrays: list[Any], contract: Any) -> Any:

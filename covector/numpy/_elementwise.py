@@ -24,6 +24,7 @@ from covector.numpy.convert import (
     promote_inexact,
     promote_numeric,
 )
+from covector.runtime.eager import eager
 
 point = ops.pointwise
 Promotion = Callable[..., tuple[Any, ...]]
@@ -35,7 +36,7 @@ def unary(name: str, op: Any, promotion: Promotion, what: str, example: str) -> 
     def function(x: Any, /) -> Any:
         return op(*promotion(*operands(name, x)))
 
-    return named(function, name, what, example)
+    return eager(named(function, name, what, example))
 
 
 def binary(name: str, op: Any, promotion: Promotion, what: str, example: str) -> Any:
@@ -45,7 +46,7 @@ def binary(name: str, op: Any, promotion: Promotion, what: str, example: str) ->
         x, y = promotion(*operands(name, x, y))
         return op(*broadcast(name, x, y))
 
-    return named(function, name, what, example)
+    return eager(named(function, name, what, example), arrays=2)
 
 
 def numbered(name: str, op: Any, promotion: Promotion, what: str, example: str) -> Any:
@@ -55,7 +56,7 @@ def numbered(name: str, op: Any, promotion: Promotion, what: str, example: str) 
         x1, x2 = promotion(*operands(name, x1, x2))
         return op(*broadcast(name, x1, x2))
 
-    return named(function, name, what, example)
+    return eager(named(function, name, what, example), arrays=2)
 
 
 def named(function: Any, name: str, what: str, example: str) -> Any:

@@ -13,6 +13,7 @@ from covector.numpy import convert
 from covector.numpy._index_parse import Int, Many, NewAxis, Parsed, Range, parse
 from covector.numpy.convert import array_operand, broadcast_to, cast, operands
 from covector.ops.gather import GatherDimensionNumbers, GatherScatterMode
+from covector.runtime.eager import eager
 from covector.trace.tracer import Tracer
 
 point = ops.pointwise
@@ -194,6 +195,7 @@ def _insert(x: Any, places: Sequence[int], parsed: Parsed) -> Any:
 # Functions
 
 
+@eager(arrays=2)
 def take(
     a: Any,
     indices: Any,
@@ -257,6 +259,7 @@ def _modulo(indices: Any, size: int) -> Any:
     return convert.select(point.lt(rest, convert.number(rest, 0)), point.add(rest, n), rest)
 
 
+@eager(arrays=2)
 def take_along_axis(
     arr: Any,
     indices: Any,

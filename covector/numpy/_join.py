@@ -25,6 +25,7 @@ from covector.numpy.convert import (
     user_dtype,
 )
 from covector.runtime.array import Array
+from covector.runtime.eager import eager
 from covector.trace.tracer import Tracer
 
 
@@ -35,6 +36,7 @@ def _common(who: str, arrays: Sequence[Any], dtype: Any) -> list[Any]:
     return [as_array(x) for x in promote(*arrays)]
 
 
+@eager
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """The arrays joined along an axis they have (None: flattened first).
 
@@ -65,6 +67,7 @@ def concat(arrays: Sequence[Any], /, *, axis: int | None = 0) -> Any:
     return concatenate(arrays, axis)
 
 
+@eager
 def stack(arrays: Any, axis: int = 0, out: Any = None, dtype: Any = None) -> Any:
     """The arrays, of one shape, along a new axis.
 

@@ -22,6 +22,7 @@ from covector.numpy.convert import (
     promote_inexact,
     select,
 )
+from covector.runtime.eager import eager
 
 point = ops.pointwise
 
@@ -374,6 +375,7 @@ def _tolerance(rtol: Any, atol: Any, size: Any) -> Any:
     return point.add(*broadcast("isclose", atol, point.mul(rtol, size)))
 
 
+@eager(arrays=3, named=("min", "max"))
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """`arr` within [min, max]; a bound that is None does not bound.
 

@@ -12,6 +12,7 @@ from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy._elementwise import conj, multiply
 from covector.numpy.convert import canonical_axis, operands, placed, promote, user_dtype
+from covector.runtime.eager import eager
 
 Pair = tuple[Sequence[int], Sequence[int]]
 
@@ -41,6 +42,7 @@ def _scaled(x: Any, y: Any, wanted: Any) -> Any:
     return out if wanted is None else convert.strong(out, wanted)
 
 
+@eager(arrays=2)
 def dot(
     a: Any,
     b: Any,
@@ -65,6 +67,7 @@ def dot(
     return placed(product(x, y, axes, precision=precision, wanted=wanted), None, out_sharding)
 
 
+@eager(arrays=2)
 def matmul(
     a: Any,
     b: Any,
@@ -123,6 +126,7 @@ def _without_repeated(x: Any, batch: tuple[int, ...]) -> tuple[Any, list[int]]:
     return ops.shape.squeeze(x, ones), [first + d for d in range(rank) if d not in ones]
 
 
+@eager(arrays=2)
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products of all elements, those of `a` conjugated.
 
@@ -199,6 +203,7 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
     return ops.shape.squeeze(out, (typeof(out).ndim - 2,))
 
 
+@eager(arrays=2)
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The sum of products over the last axis of both.
 
@@ -212,6 +217,7 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     return product(x, y, ((x.ndim - 1,), (y.ndim - 1,)), precision=precision, wanted=wanted)
 
 
+@eager(arrays=2)
 def outer(a: Any, b: Any, out: Any = None) -> Any:
     """The product of every element of `a` with every one of `b`, both flattened.
 

@@ -21,6 +21,7 @@ from covector.numpy.convert import (
     strong,
     user_dtype,
 )
+from covector.runtime.eager import eager
 
 point = ops.pointwise
 
@@ -50,6 +51,7 @@ def _combined(result: Any, initial: Any, combine: Callable[[Any, Any], Any], who
 # Sums and products
 
 
+@eager(named=("a", "where", "initial"))
 def sum(
     a: Any,
     axis: Any = None,
@@ -78,6 +80,7 @@ def sum(
     return kept(result, axes, keepdims)
 
 
+@eager(named=("a", "where", "initial"))
 def prod(
     a: Any,
     axis: Any = None,
@@ -128,6 +131,7 @@ def sum_dtype(dtype: Any, who: str, promote: bool = True) -> Any:
 # Extrema
 
 
+@eager(named=("a", "where", "initial"))
 def max(
     a: Any,
     axis: Any = None,
@@ -149,6 +153,7 @@ def max(
                      where)  # fmt: skip
 
 
+@eager(named=("a", "where", "initial"))
 def min(
     a: Any,
     axis: Any = None,
@@ -196,6 +201,7 @@ def _extremum(
     return kept(_combined(reduce(x, axes), initial, combine, who), axes, keepdims)
 
 
+@eager
 def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> Any:
     """The greatest minus the least element over `axis`.
 
@@ -208,6 +214,7 @@ def ptp(a: Any, axis: Any = None, out: Any = None, keepdims: bool = False) -> An
     return point.sub(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 
+@eager
 def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
     """The index of the first greatest element along `axis` (None: of the flattened array).
 
@@ -220,6 +227,7 @@ def argmax(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | No
     return _arg_extremum("argmax", ops.reduce.argmax, a, axis, out, keepdims)
 
 
+@eager
 def argmin(a: Any, axis: int | None = None, out: Any = None, keepdims: bool | None = None) -> Any:
     """The index of the first least element along `axis`; see `argmax`.
 
@@ -247,6 +255,7 @@ def _arg_extremum(who: str, find: Any, a: Any, axis: Any, out: Any, keepdims: An
 # Truth
 
 
+@eager(named=("a", "where", "initial"))
 def all(
     a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
@@ -259,6 +268,7 @@ def all(
     return _logical("all", ops.reduce.reduce_and, True, a, axis, out, keepdims, where)
 
 
+@eager(named=("a", "where", "initial"))
 def any(
     a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
@@ -280,6 +290,7 @@ def _logical(
     return kept(reduce(masked(who, x, where, neutral), axes), axes, keepdims)
 
 
+@eager
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """How many elements over `axis` are not zero.
 
@@ -294,6 +305,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
 # Running reductions
 
 
+@eager
 def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """The running sum along `axis` (None: of the flattened array).
 
@@ -304,6 +316,7 @@ def cumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) 
     return _cumulative("cumsum", ops.cumulative.cumsum, a, axis, dtype, out)
 
 
+@eager
 def cumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Any:
     """The running product along `axis` (None: of the flattened array).
 

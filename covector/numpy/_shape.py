@@ -20,6 +20,7 @@ from covector.numpy.convert import (
     placed,
     shape_of,
 )
+from covector.runtime.eager import eager
 from covector.trace.tracer import Tracer
 
 point = ops.pointwise
@@ -225,6 +226,7 @@ def _at_least(who: str, arys: Sequence[Any], shape_for: Any) -> Any:
 # Order of the axes
 
 
+@eager
 def transpose(a: Any, axes: Any = None) -> Any:
     """The axes reversed, or in the given order.
 
@@ -266,6 +268,7 @@ def matrix_transpose(x: Any, /) -> Any:
     return swapaxes(x, -1, -2)
 
 
+@eager
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Two axes swapped.
 

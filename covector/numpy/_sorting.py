@@ -11,6 +11,7 @@ from covector import dtypes, ops
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy.convert import array_operand, array_operands, canonical_axis, is_kind
+from covector.runtime.eager import eager
 
 point = ops.pointwise
 
@@ -29,6 +30,7 @@ def _along(who: str, a: Any, axis: Any) -> tuple[Any, int]:
     return x, canonical_axis(axis, x.ndim, who)
 
 
+@eager
 def sort(
     a: Any,
     axis: int | None = -1,
@@ -52,6 +54,7 @@ def sort(
     return ops.shape.rev(out, (axis,)) if descending else out
 
 
+@eager
 def argsort(
     a: Any,
     axis: int | None = -1,

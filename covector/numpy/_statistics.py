@@ -25,6 +25,7 @@ from covector.numpy.convert import (
     strong,
     user_dtype,
 )
+from covector.runtime.eager import eager
 
 point = ops.pointwise
 
@@ -62,6 +63,7 @@ def _divided(total: Any, count: Any) -> Any:
     return point.div(*convert.broadcast("mean", total, count))
 
 
+@eager(named=("a", "where"))
 def mean(
     a: Any,
     axis: Any = None,
@@ -125,6 +127,7 @@ def average(
     return (out, total) if returned else out
 
 
+@eager(named=("a", "where"))
 def var(
     a: Any,
     axis: Any = None,
@@ -148,6 +151,7 @@ def var(
     return _variance("var", a, axis, dtype, out, ddof, keepdims, where, mean, correction)[0]
 
 
+@eager(named=("a", "where"))
 def std(
     a: Any,
     axis: Any = None,

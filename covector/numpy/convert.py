@@ -9,15 +9,16 @@ from __future__ import annotations
 import operator
 import warnings
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.exceptions import AxisError
 
 from covector import dtypes, ops
 from covector._base import errors
-from covector._base.config import config
+from covector._base.config import PerConfig, config
 from covector.api.arrays import as_array, device_put
+from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
 from covector.runtime.array import Array
 from covector.trace.tracer import Tracer
@@ -94,32 +95,47 @@ def placed(x: Any, device: Any = None, out_sharding: Any = None) -> Any:
 
 def promote(*args: Any) -> tuple[Any, ...]:
     """`args` brought to their common dtype; Python scalars stay or become scalars of it."""
-    avals = [typeof(x) for x in args]
+    avals = tuple([typeof(x) for x in args])
     first = avals[0]
     for aval in avals:
         if aval.dtype is not first.dtype or aval.weak_type != first.weak_type:
             break
     else:
         return args
-    dtype, weak = _common_dtype(args)
-    return tuple([cast(x, dtype, weak) for x in args])
+    dtype, weak = _common_dtype(args, avals)
+    return tuple([_cast(x, a, dtype, weak) for x, a in zip(args, avals, strict=True)])
 
 
-def _common_dtype(args: Sequence[Any]) -> tuple[Any, bool]:
-    given = [typeof(x).dtype for x in args]
-    if any(isinstance(d, dtypes.ExtendedDType) for d in given):
-        raise TypeError(
-            f"the operation does not accept dtypes {', '.join(map(str, given))}: random keys are "
-            "not numbers"
-        )
-    return dtypes.result_type(*args, return_weak_type_flag=True)
+#: Types of operands -> (their common dtype, whether it is weak), under the options of now.
+_common: Final = PerConfig(dict[Any, tuple[Any, bool]])
+#: Integers up to this are all numbers of these types.
+_EXACT: Final = 1 << 24
+_FLOATS: Final = frozenset({np.dtype(np.float32), np.dtype(np.float64)})
+#: Combinations of types remembered.
+_KNOWN: Final = 4096
+
+
+def _common_dtype(args: Sequence[Any], avals: tuple[ShapedArray, ...]) -> tuple[Any, bool]:
+    known = _common[config.current_key]
+    found = known.get(avals)
+    if found is None:
+        if any(isinstance(a.dtype, dtypes.ExtendedDType) for a in avals):
+            raise TypeError(
+                f"the operation does not accept dtypes {', '.join(str(a.dtype) for a in avals)}: "
+                "random keys are not numbers"
+            )
+        if len(known) >= _KNOWN:
+            known.clear()
+        found = known[avals] = dtypes.result_type(*args, return_weak_type_flag=True)
+    return found
 
 
 def promote_inexact(*args: Any) -> tuple[Any, ...]:
     """`args` brought to their common dtype, integers and booleans to a float."""
-    dtype, weak = _common_dtype(args)
+    avals = tuple([typeof(x) for x in args])
+    dtype, weak = _common_dtype(args, avals)
     dtype = dtypes.to_inexact_dtype(dtype)
-    return tuple([cast(x, dtype, weak) for x in args])
+    return tuple([_cast(x, a, dtype, weak) for x, a in zip(args, avals, strict=True)])
 
 
 def promote_numeric(*args: Any) -> tuple[Any, ...]:
@@ -132,13 +148,21 @@ def promote_numeric(*args: Any) -> tuple[Any, ...]:
 
 def cast(x: Any, dtype: Any, weak: bool = False) -> Any:
     """`x` as `dtype`; a Python or NumPy scalar is converted at once."""
-    aval = typeof(x)
-    if aval.dtype == dtype and aval.weak_type == weak:
+    return _cast(x, typeof(x), dtype, weak)
+
+
+def _cast(x: Any, aval: ShapedArray, dtype: Any, weak: bool) -> Any:
+    if aval.weak_type == weak and (aval.dtype is dtype or aval.dtype == dtype):
         return x
     if not isinstance(x, _CONSTANTS):
         return ops.cast.convert_element_type(x, dtype, weak)
     if weak:
         return dtypes.scalar_type_of(dtype)(x)
+    # What is exact, or rounded once, without overflow or underflow, of which NumPy might speak.
+    if type(x) is float and aval.dtype is dtype and 1e-30 < abs(x) < 1e30:
+        return dtype.type(x)
+    if type(x) is int and -_EXACT <= x <= _EXACT and dtype in _FLOATS:
+        return dtype.type(x)
     if isinstance(x, int) and not isinstance(x, bool) and _fits(x, dtype):
         return dtype.type(x)
     # An integer that does not fit wraps round; one beyond the default integer is refused.
@@ -206,7 +230,13 @@ def broadcast_shapes(who: str, *shapes: Sequence[int]) -> tuple[int, ...]:
 def broadcast(who: str, *args: Any) -> tuple[Any, ...]:
     """`args` with one shape; scalars stay scalars (operations broadcast them)."""
     shapes = [typeof(x).shape for x in args]
-    if len({s for s in shapes if s}) <= 1:
+    wanted: tuple[int, ...] = ()
+    for s in shapes:
+        if s and s != wanted:
+            if wanted:
+                break
+            wanted = s
+    else:
         return args
     if config.numpy_rank_promotion != "allow":
         _check_rank_promotion(who, shapes)
@@ -271,7 +301,8 @@ def canonical_axis(axis: Any, ndim: int, who: str = "") -> int:
         n = operator.index(axis)
     except TypeError as error:
         if isinstance(axis, Tracer):
-            raise
+            what = f"It is needed for the axis of {who or 'an operation'}."
+            raise errors.ConcretizationTypeError(axis, what) from None
         raise TypeError(f"{who}: axis must be an integer; got {axis!r}: {error}") from None
     if not -ndim <= n < ndim:
         # Both a ValueError and an IndexError.

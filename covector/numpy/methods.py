@@ -40,7 +40,14 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _OPERANDS = (Array, Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
 
+def _plain(function: Any) -> Any:
+    """A function without its own learning: operators learn for themselves."""
+    return getattr(function, "__wrapped__", function)
+
+
 def _forward(function: Callable[[Any, Any], Any], name: str) -> Any:
+    function = _plain(function)
+
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
             return function(self, other)
@@ -53,6 +60,8 @@ def _forward(function: Callable[[Any, Any], Any], name: str) -> Any:
 
 
 def _reflected(function: Callable[[Any, Any], Any], name: str) -> Any:
+    function = _plain(function)
+
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
             return function(other, self)
@@ -360,7 +369,7 @@ def array_methods() -> dict[str, Any]:
         declare = _equality if name in ("eq", "ne") else _forward
         out[f"__{name}__"] = declare(function, f"__{name}__")
     for name, function in _UNARY.items():
-        out[f"__{name}__"] = function
+        out[f"__{name}__"] = _plain(function)
     out.update(
         __getitem__=_getitem,
         __setitem__=_setitem,

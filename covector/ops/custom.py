@@ -6,8 +6,9 @@ call the very function whose rule it is).  In flat rules None stands for a zero 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, final
 
 import numpy as np
 
@@ -84,15 +85,38 @@ class CustomJvpCall(Call):
         return rule(primals, tangents)
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
-        """A call of the batched program, with the batched rule; all results are batched."""
-        moved, mask, jaxpr = _batched(self, tools, size, args, dims)
-        rule = self.batched_rule(self.flat_rule(), mapper_of(tools, size), size, mask)
-        outs = CustomJvpCall(jaxpr, self.label, Named(rule, "rule"), self.num_consts)(*moved)
-        return outs, [0] * len(outs)
+        """A call of the batched program, with the batched rule."""
+        return _batched(self, tools, size, args, dims)
 
     @staticmethod
-    def batched_rule(rule: Any, mapper: Mapper, size: int, batched: Sequence[bool]) -> JvpRule:
-        """The rule, of arguments with a leading batch axis where `batched`; so all its results."""
+    def same_for_all(
+        tools: Any, rule: Any, mapper: Mapper, size: int, avals: Sequence[ShapedArray],
+        batched: Sequence[bool], same: Sequence[bool],
+    ) -> list[bool]:  # fmt: skip
+        """Of the results that are the `same` for all examples, those whose tangents are, too."""
+        del tools
+        moving = [_inexact(a) for a in avals]
+        flags = [*batched, *(b for b, m in zip(batched, moving, strict=True) if m)]
+
+        def run(*values: Any) -> list[Any]:
+            rest = iter(values[len(avals) :])
+            outs, moved = rule(values[: len(avals)], [next(rest) if m else None for m in moving])
+            return [*outs, *(x if t is None else t for x, t in zip(outs, moved, strict=True))]
+
+        tangents = [tangent_aval(a) for a, m in zip(avals, moving, strict=True) if m]
+        dims = _dims_of(mapper, size, run, [*avals, *tangents], flags)
+        if dims is None:
+            return [False] * len(same)
+        pairs = zip(same, dims, dims[len(same) :], strict=False)
+        return [s and d is None and t is None for s, d, t in pairs]
+
+    @staticmethod
+    def batched_rule(
+        rule: Any, mapper: Mapper, size: int, batched: Sequence[bool], common: Common
+    ) -> JvpRule:
+        """The rule, of arguments with a leading batch axis where `batched`, to results with one
+        unless they are in `common`.
+        """
 
         def over_batch(
             primals: Sequence[Any], tangents: Sequence[Any]
@@ -111,9 +135,13 @@ class CustomJvpCall(Call):
             flags = [*batched, *(b for b, g in zip(batched, given, strict=True) if g)]
             values = [*primals, *(t for t in tangents if t is not None)]
             made, dims = mapper(run, values, [0 if b else None for b in flags])
-            made = [leading_axis(x, d, size) for x, d in zip(made, dims, strict=True)]
-            found = iter(made[len(mask) :])
-            return made[: len(mask)], [next(found) if m else None for m in mask]
+            rest = iter(zip(made[len(mask) :], dims[len(mask) :], strict=True))
+            pairs = [next(rest) if m else (None, None) for m in mask]
+            if common.same is None:
+                both = zip(dims, (d for _, d in pairs), strict=False)
+                common.same = [d is None and e is None for d, e in both]
+            outs = common.placed(made[: len(mask)], dims, size)
+            return outs, common.placed([t for t, _ in pairs], [d for _, d in pairs], size)
 
         return over_batch
 
@@ -188,15 +216,47 @@ class CustomVjpCall(Call):
         return outs, [next(found) if f else None for f in has_tangent]
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
-        """A call of the batched program, with the batched rule; all results are batched."""
-        moved, mask, jaxpr = _batched(self, tools, size, args, dims)
-        rule = self.batched_rule(self.flat_rule(), mapper_of(tools, size), size, mask)
-        outs = CustomVjpCall(jaxpr, self.label, Named(rule, "rule"), self.num_consts)(*moved)
-        return outs, [0] * len(outs)
+        """A call of the batched program, with the batched rule."""
+        return _batched(self, tools, size, args, dims)
 
     @staticmethod
-    def batched_rule(rule: Any, mapper: Mapper, size: int, batched: Sequence[bool]) -> VjpRule:
-        """The rule, of arguments with a leading batch axis where `batched`; so all its results."""
+    def same_for_all(
+        tools: Any, rule: Any, mapper: Mapper, size: int, avals: Sequence[ShapedArray],
+        batched: Sequence[bool], same: Sequence[bool],
+    ) -> list[bool]:  # fmt: skip
+        """Of the results that are the `same` for all examples, those whose way back is, too."""
+        count = len(same)
+        moving = [_inexact(a) for a in avals]
+
+        def run(*values: Any) -> list[Any]:
+            forward = rule(values, moving)
+            has_ct = [_inexact(typeof(x)) for x in forward.outs]
+            cts = [
+                ops.shape.zeros(tangent_aval(typeof(x)))
+                for x, f in zip(forward.outs, has_ct, strict=True) if f
+            ]  # fmt: skip
+
+            def back(*given: Any) -> list[Any]:
+                rest = iter(given)
+                made = forward.back(forward.residuals, [next(rest) if f else None for f in has_ct])
+                return [ct for ct in made if ct is not None]
+
+            shared = [s for s, f in zip(same, has_ct, strict=True) if f]
+            ways = [ct if s else None for ct, s in zip(cts, shared, strict=True)]
+            return [*forward.outs, *(t for t in tools.jvp(back, cts, ways)[1] if t is not None)]
+
+        dims = _dims_of(mapper, size, run, avals, batched)
+        if dims is None or any(d is not None for d in dims[count:]):
+            return [False] * count
+        return [s and d is None for s, d in zip(same, dims, strict=False)]
+
+    @staticmethod
+    def batched_rule(
+        rule: Any, mapper: Mapper, size: int, batched: Sequence[bool], common: Common
+    ) -> VjpRule:
+        """The rule, of arguments with a leading batch axis where `batched`, to results with one
+        unless they are in `common`.
+        """
 
         def over_batch(primals: Sequence[Any], moving: Sequence[bool]) -> Forward:
             inner: list[Forward] = []
@@ -207,13 +267,28 @@ class CustomVjpCall(Call):
 
             made, dims = mapper(run, primals, [0 if b else None for b in batched])
             forward, count = inner[0], len(inner[0].outs)
-            outs = [leading_axis(x, d, size) for x, d in zip(made, dims[:count], strict=False)]
+            if common.same is None:
+                common.same = [d is None for d in dims[:count]]
+                if any(common.same) and not asking():
+                    avals = [
+                        example_aval(typeof(x), 0 if b else None)
+                        for x, b in zip(primals, batched, strict=True)
+                    ]
+                    common.same = CustomVjpCall.same_for_all(
+                        common.tools, rule, mapper, size, avals, batched, common.same
+                    )
+            same = common.same
 
             def back(residuals: Sequence[Any], cts: Sequence[Any]) -> list[Any]:
+                # What all examples share has one cotangent: the way back of the first takes it.
+                cts = [
+                    _of_first(ct, size) if s and ct is not None else ct
+                    for ct, s in zip(cts, same, strict=True)
+                ]
                 axes = [*dims[count:], *(None if ct is None else 0 for ct in cts)]
                 return pull_over_batch(forward.back, mapper, size, batched, residuals, cts, axes)
 
-            return Forward(outs, made[count:], back)
+            return Forward(common.placed(made[:count], dims, size), made[count:], back)
 
         return over_batch
 
@@ -316,10 +391,87 @@ def refuse_moving(op: Any, tangents: Sequence[Any]) -> None:
 
 def _batched(
     op: Any, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]
-) -> tuple[list[Any], list[bool], ClosedJaxpr]:
-    moved, mask = fronted(args, dims)
-    jaxpr, _ = tools.batch_jaxpr(op.jaxpr, size, mask, [True] * len(op.jaxpr.out_avals))
-    return moved, mask, jaxpr
+) -> tuple[list[Any], list[int | None]]:
+    """(results of the batched call, their batch axes)."""
+    moved, batched = fronted(args, dims)
+    mapper, rule = mapper_of(tools, size), op.flat_rule()
+    jaxpr, mask = tools.batch_jaxpr(op.jaxpr, size, batched)
+    same = [not m for m in mask]
+    if any(same) and not asking():
+        same = op.same_for_all(tools, rule, mapper, size, op.jaxpr.in_avals, batched, same)
+        jaxpr, mask = tools.batch_jaxpr(op.jaxpr, size, batched, [not s for s in same])
+    rule = Named(op.batched_rule(rule, mapper, size, batched, Common(tools, same)), "rule")
+    outs = type(op)(jaxpr, op.label, rule, op.num_consts)(*moved)
+    return outs, [0 if m else None for m in mask]
+
+
+@final
+class Common:
+    """Which results of a batched call are the same for all examples; None: not known yet."""
+
+    __slots__ = ("same", "tools")
+
+    def __init__(self, tools: Any, same: list[bool] | None = None) -> None:
+        self.tools, self.same = tools, same
+
+    def placed(self, values: Sequence[Any], dims: Sequence[Any], size: int) -> list[Any]:
+        """The values with a leading batch axis, unless they are common."""
+        same = self.same or [False] * len(values)
+        return [
+            x if x is None or (s and d is None) else leading_axis(x, d, size)
+            for x, d, s in zip(values, dims, same, strict=False)
+        ]
+
+
+def example_aval(aval: ShapedArray, dim: int | None) -> ShapedArray:
+    """The type of one example of a batch."""
+    if dim is None:
+        return aval
+    return aval.update(shape=aval.shape[:dim] + aval.shape[dim + 1 :])
+
+
+def _of_first(ct: Any, size: int) -> Any:
+    """`ct` as that of the first example, and zeros for the others."""
+    aval = typeof(ct)
+    shape = (size, *aval.shape)
+    first = ops.pointwise.eq(ops.shape.iota("int32", shape, 0), np.int32(0))
+    spread = ops.shape.broadcast_in_dim(ct, shape, tuple(range(1, len(shape))))
+    return ops.pointwise.where(first, spread, ops.shape.zeros(aval.update(shape=shape)))
+
+
+def _dims_of(
+    mapper: Mapper, size: int, fun: Callable[..., list[Any]], avals: Sequence[ShapedArray],
+    batched: Sequence[bool],
+) -> list[Any] | None:  # fmt: skip
+    """The batch axes of the results of `fun`, of arguments batched so; None if it fails."""
+    found: list[Any] = []
+
+    def run(*values: Any) -> list[Any]:
+        made, found[:] = mapper(fun, values, [0 if b else None for b in batched])
+        return made
+
+    wide = [
+        a.update(shape=(size, *a.shape)) if b else a for a, b in zip(avals, batched, strict=True)
+    ]
+    _asking.now = True
+    try:
+        trace_to_jaxpr(run, wide)
+    except Exception:  # a rule that asks for values: nothing is known of it
+        return None
+    finally:
+        _asking.now = False
+    return found
+
+
+#: Whether a rule is being traced to find what its results depend on (it may call its function).
+_asking = threading.local()
+
+
+def asking() -> bool:
+    """Whether the question what a rule's results depend on is being answered: it isn't put again
+    for the calls inside.
+    """
+    return getattr(_asking, "now", False)
 
 
 def _sample_functions() -> tuple[Any, Any]:

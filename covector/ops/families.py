@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
@@ -31,6 +31,10 @@ Tangent3 = Callable[[Any, Any, Any, Any, Any], Any]
 def rule(method: Callable[..., Any]) -> Any:
     """Marks a rule that members of a family may restate, or declare absent."""
     return method
+
+
+#: Types of arguments for which a pointwise op remembers the type of its result.
+KNOWN: Final = 256
 
 
 class LinearOp(Op):
@@ -79,6 +83,18 @@ class Pointwise(Op):
 
     def result(self, *avals: ShapedArray) -> ShapedArray:
         """Common shape, common dtype; weakly typed if all arguments are."""
+        if self._fields:
+            return self._result(avals)
+        # Without parameters there is one object, which sees the same few types again and again.
+        known: dict[Any, ShapedArray] = self.__dict__.setdefault("_known", {})
+        found = known.get(avals)
+        if found is None:
+            if len(known) >= KNOWN:
+                known.clear()
+            found = known[avals] = self._result(avals)
+        return found
+
+    def _result(self, avals: Sequence[ShapedArray]) -> ShapedArray:
         if self.arity is not None:
             _check.check_count(self.name, avals, self.arity)
         first = avals[0]
@@ -186,6 +202,8 @@ def like(x: Any, value: Any) -> Any:
     if python is not None and dtypes.python_scalar_dtype(python) == aval.dtype:
         return python(value)
     narrow = dtypes.canonical(aval.dtype)
+    if type(value) is float and narrow is aval.dtype and narrow.char in "fd":
+        return narrow.type(value)
     number = np.asarray(value).astype(narrow)[()]
     if narrow == aval.dtype:
         return number

@@ -5,7 +5,6 @@ For bits that must not depend on whether a compiler fuses a product with a sum.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Any, ClassVar
 
 import numpy as np
@@ -67,6 +66,8 @@ def _double(x: Any, y: Any, z: Any) -> Any:
     out = np.ldexp(total, shift)
     out = np_where(simple, plain, np_where((ez - shift >= 200) & (z != 0), z, out))
     small = (np.abs(out) < 2.0**-1021) & ~simple & (total != 0)  # `ldexp` has rounded again
+    from fractions import Fraction  # for few values, and few programs
+
     for k in np.flatnonzero(small):
         exact = Fraction(x.flat[k]) * Fraction(y.flat[k]) + Fraction(z.flat[k])
         out.flat[k] = float(exact) or np.copysign(0.0, total.flat[k])

@@ -5,7 +5,7 @@ In flat rules None stands for a zero (co)tangent.
 
 from __future__ import annotations
 
-import uuid
+import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, final
 
@@ -172,7 +172,7 @@ class Side:
                 )
                 self._text = str(program)
             except Exception:  # printing must not fail: a text that no other program has
-                self._text = f"callee_{uuid.uuid4().hex}"
+                self._text = f"callee_{os.urandom(16).hex()}"
         return self._text
 
 

@@ -4,72 +4,76 @@ Python's own names have an underscore appended: `abs_`, `max_`, `min_`, `round_`
 `or_`, `not_`, `complex_`.
 """
 
-from covector.ops.arithmetic import (
-    Round,
-    abs_,
-    add,
-    add_any,
-    ceil,
-    div,
-    floor,
-    is_finite,
-    max_,
-    min_,
-    mul,
-    neg,
-    nextafter,
-    reciprocal,
-    rem,
-    round_,
-    scale_tangent,
-    sign,
-    sub,
-    where,
-)
-from covector.ops.compare import (
-    and_,
-    clz,
-    eq,
-    ge,
-    gt,
-    le,
-    lt,
-    mulhi,
-    ne,
-    not_,
-    or_,
-    population_count,
-    shift_left,
-    shift_right_arithmetic,
-    shift_right_logical,
-    xor,
-)
-from covector.ops.complex_parts import complex_, conj, imag, real
-from covector.ops.elementary import (
-    acos,
-    acosh,
-    asin,
-    asinh,
-    atan,
-    atan2,
-    atanh,
-    cos,
-    cosh,
-    exp,
-    exp2,
-    expm1,
-    log,
-    log1p,
-    logistic,
-    sin,
-    sinh,
-    tan,
-    tanh,
-)
-from covector.ops.fused import fma
-from covector.ops.power import cbrt, integer_pow, pow_, rsqrt, sqrt, square
-from covector.ops.select import clamp, select_n
-from covector.ops.special import bessel_i0e, bessel_i1e, digamma, erf, erf_inv, erfc, lgamma
+from covector._base.lazy import lazily as _lazily
+
+with _lazily(globals()):
+    from covector.ops.arithmetic import (
+        Round,
+        abs_,
+        add,
+        add_any,
+        ceil,
+        div,
+        floor,
+        is_finite,
+        max_,
+        min_,
+        mul,
+        neg,
+        nextafter,
+        reciprocal,
+        rem,
+        round_,
+        scale_tangent,
+        scale_tangents,
+        sign,
+        sub,
+        where,
+    )
+    from covector.ops.compare import (
+        and_,
+        clz,
+        eq,
+        ge,
+        gt,
+        le,
+        lt,
+        mulhi,
+        ne,
+        not_,
+        or_,
+        population_count,
+        shift_left,
+        shift_right_arithmetic,
+        shift_right_logical,
+        xor,
+    )
+    from covector.ops.complex_parts import complex_, conj, imag, real
+    from covector.ops.elementary import (
+        acos,
+        acosh,
+        asin,
+        asinh,
+        atan,
+        atan2,
+        atanh,
+        cos,
+        cosh,
+        exp,
+        exp2,
+        expm1,
+        log,
+        log1p,
+        logistic,
+        sin,
+        sinh,
+        tan,
+        tanh,
+    )
+    from covector.ops.fused import fma
+    from covector.ops.power import cbrt, integer_pow, pow_, rsqrt, sqrt, square
+    from covector.ops.select import clamp, select_n
+    from covector.ops.special import bessel_i0e, bessel_i1e, digamma, erf, erf_inv, erfc, lgamma
 
 __all__ = [
     "Round",
@@ -133,6 +137,7 @@ __all__ = [
     "round_",
     "rsqrt",
     "scale_tangent",
+    "scale_tangents",
     "select_n",
     "shift_left",
     "shift_right_arithmetic",

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from covector import ops
+from covector._base.config import config
 from covector._base.context import context
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var
@@ -100,6 +101,8 @@ class Checkpoint(Call):
     differentiated: bool
 
     def __call__(self, *args: Any) -> Any:
+        if self.differentiated and config.debug_key_reuse:
+            return context.trace.process(self, args)  # whole: it may draw again from its keys
         return run_or_bind(self, args)
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:

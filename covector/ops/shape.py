@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from covector import ops
+from covector import dtypes, ops
 from covector.ir.avals import ShapedArray
 from covector.ir.index import affine
 from covector.ir.op import Absent, Op, Sample
@@ -526,7 +526,10 @@ def full(shape: Sequence[int], value: Any, dtype: Any) -> Any:
 
 
 def zeros(aval: ShapedArray) -> Any:
-    """Zeros of the shape and dtype of `aval`."""
+    """Zeros of the shape and dtype of `aval`; of keys, those whose words are 0."""
+    if isinstance(aval.dtype, dtypes.KeyType):
+        words = full((*aval.shape, aval.dtype.words), 0, np.uint32)
+        return ops.random_bits.random_wrap(words, aval.dtype.impl)
     return full(aval.shape, 0, aval.dtype)
 
 

@@ -76,8 +76,11 @@ def _mesh_axes(op: Op) -> Any:
 
 
 def _programs(op: Op) -> list[ClosedJaxpr]:
-    values = op.params.values()
-    return [v for v in (*values, *op.params.get("branches", ())) if isinstance(v, ClosedJaxpr)]
+    params = op.params
+    if not params:
+        return []
+    values = params.values()
+    return [v for v in (*values, *params.get("branches", ())) if isinstance(v, ClosedJaxpr)]
 
 
 def _spec(sharding: Any, mesh: Mesh, aval: ShapedArray) -> Spec:

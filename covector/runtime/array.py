@@ -9,6 +9,7 @@ the three final classes below that say why there is none.
 from __future__ import annotations
 
 import contextlib
+import operator
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, final
@@ -56,6 +57,8 @@ class Failed:
 
     def resolve(self, x: Array) -> NoReturn:
         """Raises the error of the computation."""
+        if isinstance(self.error, JaxRuntimeError):
+            raise self.error
         raise JaxRuntimeError(f"the computation of this array failed: {self.error}") from self.error
 
     def is_ready(self) -> bool:
@@ -64,13 +67,17 @@ class Failed:
 
 @final
 class Pending:
-    """In place of a buffer that another thread computes now."""
+    """In place of a buffer that another thread computes now.
 
-    __slots__ = ("done", "result")
+    `by`: whose `wait_for(event)` waits for it; None: anybody may wait.  `done`: the event, which
+    results of one program share.
+    """
 
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.result: Any = None
+    __slots__ = ("by", "done", "result")
+
+    def __init__(self, by: Any = None, done: threading.Event | None = None) -> None:
+        self.done = done or threading.Event()
+        self.by, self.result = by, None
 
     def fulfil(self, buffer: Any) -> None:
         """Hands over the memory, or a `Failed`."""
@@ -79,7 +86,11 @@ class Pending:
 
     def resolve(self, x: Array) -> Any:
         """Waits for the memory."""
-        self.done.wait()
+        if not self.done.is_set():
+            if self.by is None:
+                self.done.wait()
+            else:
+                self.by.wait_for(self.done)
         if x.buffer is self:
             replace_buffer(x, self.result)
         return memory(x)
@@ -535,8 +546,9 @@ def keep(source: np.ndarray) -> Any:
 
 def take(source: np.ndarray) -> Any:
     """A buffer of the memory of `source`, which is given away; a copy if it is not as wanted."""
-    aligned = source.flags.c_contiguous and source.ctypes.data % ALIGNMENT == 0
-    return keep(source) if aligned and source.nbytes >= _SMALL else copy_in(source)
+    if source.nbytes < _SMALL or not source.flags.c_contiguous:
+        return copy_in(source)
+    return copy_in(source) if source.ctypes.data % ALIGNMENT else keep(source)
 
 
 def from_numpy(x: Any, aval: ShapedArray | None = None, *, give: bool = False) -> Array:
@@ -558,7 +570,7 @@ def from_numpy(x: Any, aval: ShapedArray | None = None, *, give: bool = False) -
 
 
 if _native is not None:
-    _native.connect(memory, from_numpy, Deleted("donated to a program"))
+    _native.connect(memory, from_numpy)
 
 
 def duplicate(x: Array) -> Any:
@@ -676,8 +688,4 @@ def install_methods(methods: Mapping[str, Any]) -> None:
             setattr(Array, name, method)
 
 
-def _array_aval(x: Array) -> ShapedArray:
-    return x.aval
-
-
-typers[Array] = _array_aval
+typers[Array] = operator.attrgetter("aval")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
 from covector.ir.avals import ShapedArray
@@ -68,9 +68,11 @@ class NativeCode:
     symbols: run-time integers.  nanoseconds: estimated time of a run; 0 if unknown.
     keep: whatever must live as long as the code (the engine that holds it).
     stages: text or functions giving text, by stage.
+    after: of a program that calls Python, to be called when a run has ended: raises what a callback
+    raised, if the results are none.
     """
 
-    __slots__ = ("address", "arena", "hidden", "keep", "nanoseconds", "stages", "symbols")
+    __slots__ = ("address", "after", "arena", "hidden", "keep", "nanoseconds", "stages", "symbols")
 
     def __init__(
         self,
@@ -82,6 +84,7 @@ class NativeCode:
         nanoseconds: float = 0.0,
         keep: Any = None,
         stages: dict[str, Any] | None = None,
+        after: Callable[[], None] | None = None,
     ) -> None:
         self.address: Final = address
         self.hidden: Final = tuple(hidden)
@@ -90,6 +93,7 @@ class NativeCode:
         self.nanoseconds: Final = nanoseconds
         self.keep: Final = keep
         self.stages: Final = stages or {}
+        self.after: Final = after
 
     def with_hidden(self, arrays: Sequence[Array]) -> NativeCode:
         """The same code with its first arguments fixed."""
@@ -101,6 +105,7 @@ class NativeCode:
             nanoseconds=self.nanoseconds,
             keep=self.keep,
             stages=self.stages,
+            after=self.after,
         )
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from covector import transforms
 from covector._base.config import config
 from covector._base.context import context
 from covector._base.options import Option
@@ -22,7 +23,6 @@ from covector.ir.values import typeof
 from covector.runtime import debug_values
 from covector.runtime.array import Array, host
 from covector.trace.evaluate import EvalTrace
-from covector.transforms.key_reuse import SMALL, follow, is_key, new_keys
 
 NAME: Final = "debug_key_reuse"
 _bottom: Final[list[EvalTrace]] = []
@@ -74,7 +74,7 @@ def tracked(op: Op, args: Sequence[Any]) -> Any:
     """As evaluation without it.  Raises KeyReuseError for a key that has been consumed."""
     if _local.inside or not config.debug_key_reuse:
         return debug_values.watched(op, args)
-    if not any(type(x) is Array and is_key(x.aval) for x in args):
+    if not any(type(x) is Array and transforms.key_reuse.is_key(x.aval) for x in args):
         return debug_values.watched(op, args)
     _local.inside = True  # what an operation is made of is its own affair
     try:
@@ -83,11 +83,13 @@ def tracked(op: Op, args: Sequence[Any]) -> Any:
         out_avals = list(out_avals) if op.multiple_results else [out_avals]
         with _lock:
             given = [_value(x, aval) for x, aval in zip(args, avals, strict=True)]
-            keys = follow(op, given, avals, out_avals, context.source or user_frame())
+            keys = transforms.key_reuse.follow(
+                op, given, avals, out_avals, context.source or user_frame()
+            )
         outs = debug_values.watched(op, args)
         with _lock:
             for x, found in zip(outs if op.multiple_results else [outs], keys, strict=True):
-                if is_key(x.aval):
+                if transforms.key_reuse.is_key(x.aval):
                     _remember(x, found)
     finally:
         _local.inside = False
@@ -96,16 +98,16 @@ def tracked(op: Op, args: Sequence[Any]) -> Any:
 
 def _value(x: Any, aval: Any) -> Any:
     """The keys of an array of keys; of another value, its elements if they are few."""
-    if is_key(aval):
+    if transforms.key_reuse.is_key(aval):
         return _keys_of(x)
-    if aval.size > SMALL:
+    if aval.size > transforms.key_reuse.SMALL:
         return None
     return host(x) if type(x) is Array else np.asarray(x)
 
 
 def _keys_of(x: Array) -> np.ndarray:
     known = _known.get(id(x))
-    return _remember(x, new_keys(x.shape)) if known is None else known[1]
+    return _remember(x, transforms.key_reuse.new_keys(x.shape)) if known is None else known[1]
 
 
 def _remember(x: Array, keys: np.ndarray) -> np.ndarray:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from covector import ops
 from covector._base.config import config
 from covector._base.context import context, current_trace
 from covector._base.options import Option
@@ -22,8 +23,6 @@ from covector._base.source import user_frame
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Literal, Var
 from covector.ir.op import Op
 from covector.ops.call import Call, Jit
-from covector.ops.control import Cond, LinearSolve, Scan, While
-from covector.ops.control.parts import silent_parts
 from covector.runtime import array as arrays
 from covector.runtime import dispatch
 from covector.runtime.debug_code import can_be_bad, with_test
@@ -154,7 +153,7 @@ def _without_effects(op: Op) -> Op | None:
     """The operation without callbacks that have no results; None if it has others with effects."""
     if not op.effects:
         return op
-    params = {k: silent_parts(v) for k, v in op.params.items()}
+    params = {k: ops.control.silent_parts(v) for k, v in op.params.items()}
     quiet = op.with_params(**params)
     return None if quiet.effects else quiet
 
@@ -169,10 +168,8 @@ class Blame(NamedTuple):
 
 def _blame(op: Op, args: Sequence[Any], which: int) -> Blame | None:
     """Who, inside the operation, made its bad result number `which`; None: itself."""
-    for kind, rule in _INSIDE:
-        if isinstance(op, kind):
-            return rule(op, [dispatch.as_array(x) for x in args], which)
-    return None
+    rule = _call if isinstance(op, Call) else _INSIDE.get(op.name)
+    return rule and rule(op, [dispatch.as_array(x) for x in args], which)
 
 
 def _in_program(closed: ClosedJaxpr, args: Sequence[Any], which: int) -> Blame | None:
@@ -213,17 +210,17 @@ def _call(op: Any, args: list[Any], which: int) -> Blame | None:
     return _in_program(op.jaxpr, args, which)
 
 
-def _cond(op: Cond, args: list[Any], which: int) -> Blame | None:
+def _cond(op: ops.control.Cond, args: list[Any], which: int) -> Blame | None:
     index = min(max(int(args[0]), 0), len(op.branches) - 1)
     return _in_program(op.branches[index], args[1:], which)
 
 
-def _solve(op: LinearSolve, args: list[Any], which: int) -> Blame | None:
+def _solve(op: ops.control.LinearSolve, args: list[Any], which: int) -> Blame | None:
     _, consts, _, b = op.parts(args)
     return _in_program(op.solve, [*consts, *b], which)
 
 
-def _scan(op: Scan, args: list[Any], which: int) -> Blame | None:
+def _scan(op: ops.control.Scan, args: list[Any], which: int) -> Blame | None:
     consts, carry, xs = op.parts(args)
     rows = range(op.length)
 
@@ -234,7 +231,7 @@ def _scan(op: Scan, args: list[Any], which: int) -> Blame | None:
     return _in_rounds(op.jaxpr, given, carry, op.length, which, "scan")
 
 
-def _while(op: While, args: list[Any], which: int) -> Blame | None:
+def _while(op: ops.control.While, args: list[Any], which: int) -> Blame | None:
     cond_consts, body_consts, carry = op.parts(args)
     going = Jit(op.cond_jaxpr, "cond")
 
@@ -272,10 +269,6 @@ def _in_rounds(
     return None
 
 
-_INSIDE: Final[tuple[tuple[Any, Callable[..., Blame | None]], ...]] = (
-    (Call, _call),
-    (Cond, _cond),
-    (Scan, _scan),
-    (While, _while),
-    (LinearSolve, _solve),
-)
+_INSIDE: Final[dict[str, Callable[..., Blame | None]]] = {
+    "cond": _cond, "scan": _scan, "while": _while, "linear_solve": _solve,
+}  # fmt: skip

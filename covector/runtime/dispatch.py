@@ -25,11 +25,11 @@ from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import MemoryStats
 from covector.runtime.entry import Record, callable_class
 from covector.runtime.patterns import Pattern, as_list
+from covector.runtime.placement import shardings_of
 from covector.trace.stage import eval_jaxpr
 from covector.trace.tracer import Tracer, leak_message
 
 Avals = tuple[ShapedArray, ...]
-Run = Callable[[Sequence[Array]], Sequence[Array]]
 
 #: `compile(op, avals)` -> Executable or None; filled by the wiring, tried in order.
 compilers: list[Callable[[Op, Avals], Any]] = []
@@ -48,7 +48,11 @@ UNCOLLECTED: Final = (
 _entries: Final[dict[Op, Any]] = {}
 _lock: Final = threading.Lock()
 #: Operations remembered; beyond that the oldest are forgotten.
-KEPT: Final = 16384
+KEPT: Final = 2048
+#: Types of arguments that one operation has executables for; beyond that it starts anew.
+TYPES: Final = 512
+#: Kinds of sharded arguments of one operation that its entry point knows.
+PLACED: Final = 64
 
 
 def evaluate(op: Op, args: Sequence[Any]) -> Any:
@@ -71,28 +75,62 @@ class OpEntry:
 
     def __init__(self, op: Op) -> None:
         self.op = op
-        self.runs: dict[Avals, Run] = {}
+        self.executables: dict[Avals, Any] = {}
+        #: Argument types and shardings with a record.
+        self.placed: set[Any] = set()
 
     def fallback(self, *args: Any) -> Any:
         """The operation on arguments that no record fits."""
         op = self.op
-        if any(type(x) is not Array for x in args):
-            args = tuple([x if type(x) is Array else as_array(x) for x in args])
+        for x in args:
+            if type(x) is not Array:  # of arrays there may be a record
+                return self(*[x if type(x) is Array else as_array(x) for x in args])  # type: ignore[operator]
         avals = tuple([x.aval for x in args])
-        run = self.runs.get(avals)
-        if run is None:
-            run = self.runs[avals] = self._find(avals)
-        out = run(args)
+        found = self.executables.get(avals) or self.find(avals)
+        out = found.run(args)
+        given, made = shardings_of(op, args, avals, found.out_avals)
+        if made is not None:
+            for x, sharding in zip(out, made, strict=True):
+                x._sharding = sharding
+            self._record(found, avals, given, made)
         return list(out) if op.multiple_results else out[0]
 
-    def _find(self, avals: Avals) -> Run:
+    def find(self, avals: Avals) -> Any:
+        """The executable for arguments of these types, made now."""
         found = executable(self.op, avals)
+        if len(self.executables) >= TYPES:
+            self.forget()
+        self.executables[avals] = found
+        given, made = shardings_of(self.op, avals, avals, found.out_avals)
+        self._record(found, avals, None if made is None else given, made)
+        return found
+
+    def forget(self) -> None:
+        """Drops all executables and records."""
+        self.clear_records()  # type: ignore[attr-defined]
+        self.executables.clear()
+        self.placed.clear()
+
+    def _record(self, found: Any, avals: Avals, given: Any, made: Any) -> None:
+        """Let later calls with arguments of these types and shardings run at once."""
         code = getattr(found, "code", None)
-        if code is not None:
-            result = as_list(len(found.out_avals)) if self.op.multiple_results else None
-            record = Record(code, avals, found.out_avals, result=result)
-            self.add_record(Pattern(len(avals), (), None), record)  # type: ignore[attr-defined]
-        return found.run
+        if code is None or (made is not None and (avals, given) in self.placed):
+            return
+        if made is not None:
+            if len(self.placed) >= PLACED:
+                return
+            self.placed.add((avals, given))
+        result = as_list(len(found.out_avals)) if self.op.multiple_results else None
+        record = Record(
+            code, avals, found.out_avals, result=result, in_shardings=given, out_shardings=made
+        )
+        self.add_record(Pattern(len(avals), (), None), record)  # type: ignore[attr-defined]
+
+
+def executable_of(op: Op, avals: Avals) -> Any:
+    """The executable that `evaluate` runs for arguments of these types."""
+    entry = _entry_of(op)
+    return entry.executables.get(avals) or entry.find(avals)
 
 
 def as_array(x: Any) -> Array:
@@ -158,8 +196,7 @@ def clear_caches() -> None:
     """Forgets all executables of eager operations."""
     with _lock:
         for entry in _entries.values():
-            entry.clear_records()
-            entry.runs.clear()
+            entry.forget()
 
 
 class Reference:

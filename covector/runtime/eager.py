@@ -18,11 +18,14 @@ from covector._base import log
 from covector._base.config import config
 from covector._base.context import context, quiet
 from covector.ir.avals import ShapedArray
+from covector.ops.call import Jit
 from covector.runtime import array as arrays
+from covector.runtime import rows
 from covector.runtime.dispatch import executable
 from covector.runtime.entry import Record, callable_class, operator_entry, signature
 from covector.runtime.native import native
 from covector.runtime.patterns import NUMBERS, Pattern, pattern_of, result_steps
+from covector.runtime.placement import shardings_of
 from covector.runtime.sequence import sequence
 from covector.trace.stage import trace_to_jaxpr
 
@@ -37,28 +40,41 @@ _WATCHFUL: Final = (
 _lock: Final = threading.RLock()
 
 
+#: (arguments, result) of a call -> a record that needs no program, and its pattern; or None.
+Shortcut = Callable[[Sequence[Any], Any], tuple[Pattern, Record] | None]
+
+
 class Learner:
     """Learns one function: `notice` after a call that no record served."""
 
-    __slots__ = ("constant", "entry", "fun", "generation", "seen")
+    __slots__ = ("constant", "entry", "fun", "generation", "seen", "shortcut")
 
     def __init__(
-        self, entry: Any, fun: Callable[..., Any], constant: Callable[..., Collection[int | str]]
+        self,
+        entry: Any,
+        fun: Callable[..., Any],
+        constant: Callable[..., Collection[int | str]],
+        shortcut: Shortcut | None = None,
     ) -> None:
-        self.entry, self.fun, self.constant = entry, fun, constant
+        self.entry, self.fun, self.constant, self.shortcut = entry, fun, constant, shortcut
         self.generation: int = entry.generation
         self.seen: dict[Any, bool] = {}  # (pattern, types, options) -> whether it was tried
 
-    def notice(self, args: Sequence[Any], names: Mapping[str, Any]) -> None:
+    def notice(self, args: Sequence[Any], names: Mapping[str, Any], result: Any) -> None:
         """Remembers the kind of a call; learns it the second time."""
         if quiet.value or context.trace.parent is not None:
             return
+        if self.shortcut is not None and not names and not _watched():
+            filed = self.shortcut(args, result)
+            if filed is not None:
+                self._file(*filed)
+                return
         pattern = pattern_of(args, names, constant=self.constant(args, names))
         if pattern is None:
             return
         leaves, _ = pattern.match(args, names)  # type: ignore[misc]
         types = signature(leaves)
-        if types is None or any(sharding != id(None) for _, sharding in types):
+        if types is None:
             return
         if self.generation != self.entry.generation:
             self.generation = self.entry.generation
@@ -77,19 +93,24 @@ class Learner:
         self, pattern: Pattern, leaves: list[Any], args: Sequence[Any], names: Mapping[str, Any]
     ) -> None:
         avals = [aval for aval, _ in signature(leaves) or ()]
-        if not _exact(leaves, avals) or any(config.read(name) for name in _WATCHFUL):
+        if not _exact(leaves, avals) or _watched():
             return
         try:
-            record = self._record(pattern, avals, args, names)
+            record = self._record(pattern, leaves, avals, args, names)
         except Exception as error:  # whatever it is, the function itself will say it
             log.debug(2, "%s stays in Python: %s", self.fun, error)
             return
         if record is not None:
-            with _lock:
-                self.entry.add_record(pattern, record)
+            self._file(pattern, record)
+
+    def _file(self, pattern: Pattern, record: Record) -> None:
+        with _lock:
+            if self.entry.record_count() >= KEPT:
+                self.entry.clear_records()
+            self.entry.add_record(pattern, record)
 
     def _record(
-        self, pattern: Pattern, avals: list[ShapedArray], args: Sequence[Any],
+        self, pattern: Pattern, leaves: list[Any], avals: list[ShapedArray], args: Sequence[Any],
         names: Mapping[str, Any],
     ) -> Record | None:  # fmt: skip
         structure: list[Any] = []
@@ -101,10 +122,21 @@ class Learner:
             return outputs
 
         closed = trace_to_jaxpr(flat, avals, getattr(self.fun, "__name__", ""))
+        if set(closed.jaxpr.invars).issuperset(closed.jaxpr.outvars):
+            return None  # arguments themselves, which a record would copy
         code = sequence(closed, executable)
         if code is None:
             return None
-        return Record(code, avals, closed.out_avals, result=result_steps(structure[0]))
+        whole = Jit(closed, closed.jaxpr.debug_name or "")
+        given, made = shardings_of(whole, leaves, avals, closed.out_avals)
+        return Record(
+            code, avals, closed.out_avals, result=result_steps(structure[0]),
+            in_shardings=None if made is None else given, out_shardings=made,
+        )  # fmt: skip
+
+
+def _watched() -> bool:
+    return any(config.read(name) for name in _WATCHFUL)
 
 
 def _exact(leaves: Sequence[Any], avals: Sequence[ShapedArray]) -> bool:
@@ -136,16 +168,18 @@ def _numbered(result: Any, outputs: list[Any]) -> Any:
 class EagerFunction:
     """A function with an entry point of its own; see `eager`."""
 
-    def __init__(self, fun: Callable[..., Any], constant: Any) -> None:
+    def __init__(
+        self, fun: Callable[..., Any], constant: Any, shortcut: Shortcut | None = None
+    ) -> None:
         functools.update_wrapper(self, fun)  # type: ignore[arg-type]
-        self._learner = Learner(self, fun, constant)
+        self._learner = Learner(self, fun, constant, shortcut)
 
     def fallback(self, *args: Any, **names: Any) -> Any:
         """The Python function."""
         learner = self._learner
         result = learner.fun(*args, **names)
         if quiet.value == 0:
-            learner.notice(args, names)
+            learner.notice(args, names, result)
         return result
 
     def __repr__(self) -> str:
@@ -156,22 +190,27 @@ class EagerFunction:
 
 
 def eager(
-    fun: Callable[..., Any] | None = None, *, arrays: int = 1, named: Collection[str] = ()
+    fun: Callable[..., Any] | None = None,
+    *,
+    arrays: int = 1,
+    named: Collection[str] = (),
+    shortcut: Shortcut | None = None,
 ) -> Any:
     """Makes `fun` learn its composites.  Its first `arrays` arguments and the keywords `named` are
     arrays, numbers, or containers of them; all others are settings (an axis, a mode, a shape).
 
-    Without the native runtime `fun` itself is returned.
+    shortcut: a record for calls that need no program.  Without the native runtime `fun` itself is
+    returned.
     """
     if fun is None:
-        return lambda f: eager(f, arrays=arrays, named=named)
+        return lambda f: eager(f, arrays=arrays, named=named, shortcut=shortcut)
     if native() is None:
         return fun
 
     def constant(args: Sequence[Any], names: Mapping[str, Any]) -> list[int | str]:
         return [*range(arrays, len(args)), *(k for k in names if k not in named)]
 
-    return EagerFunction(fun, constant)
+    return EagerFunction(fun, constant, shortcut)
 
 
 def _all_arrays(args: Sequence[Any], names: Mapping[str, Any]) -> tuple[()]:
@@ -211,7 +250,8 @@ def install_operators(methods: Mapping[str, Any]) -> None:
 
 def _operator(name: str, method: Callable[..., Any]) -> Learner:
     constant = _but_exponents if name == "__pow__" else _all_arrays
-    return Learner(operator_entry(name), method, constant)
+    shortcut = rows.read if name == "__getitem__" else None
+    return Learner(operator_entry(name), method, constant, shortcut)
 
 
 def _watch(learner: Learner, method: Callable[..., Any]) -> Callable[..., Any]:
@@ -219,7 +259,7 @@ def _watch(learner: Learner, method: Callable[..., Any]) -> Callable[..., Any]:
     def operator(*args: Any) -> Any:
         result = method(*args)
         if quiet.value == 0 and result is not NotImplemented:
-            learner.notice(args, {})
+            learner.notice(args, {}, result)
         return result
 
     return operator
@@ -233,7 +273,7 @@ def _watch_reflected(learner: Learner, method: Callable[..., Any]) -> Callable[.
     def operator(self: Any, other: Any) -> Any:
         result = method(self, other)
         if quiet.value == 0 and result is not NotImplemented:
-            swapped.notice((other, self), {})
+            swapped.notice((other, self), {}, result)
         return result
 
     return operator

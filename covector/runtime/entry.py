@@ -37,12 +37,15 @@ class Record:
     """A compiled program and the types it is for.
 
     in_avals, in_shardings: of the leaves (a sharding of None: unset).  result: see
-    `result_steps`.  donated: leaves whose memory is given up.  bounds: what each run-time integer
-    must stay below (it may count from the end); the integers follow the code's own symbols.
+    `result_steps`.  donated: leaves whose memory is given up; taken: the number of an output ->
+    that of the donated leaf whose memory it is in; mark: what the leaves hold then.
+    bounds: what each run-time integer must stay below (it may count from the end); the integers
+    follow the code's own symbols.
+    tested: the last output, a bool, says that the call is to be made by the fallback instead.
     """
 
-    __slots__ = ("bounds", "code", "donated", "in_avals", "in_shardings", "out_avals",
-                 "out_shardings", "result")  # fmt: skip
+    __slots__ = ("bounds", "code", "donated", "in_avals", "in_shardings", "mark", "out_avals",
+                 "out_shardings", "result", "taken", "tested")  # fmt: skip
 
     def __init__(
         self,
@@ -54,14 +57,23 @@ class Record:
         in_shardings: Sequence[Any] | None = None,
         out_shardings: Sequence[Any] | None = None,
         donated: Sequence[int] = (),
+        taken: Mapping[int, int] | None = None,
+        mark: arrays.Deleted | None = None,
         bounds: Sequence[int] = (),
+        tested: bool = False,
     ) -> None:
         self.code = code
+        for x in code.hidden:
+            arrays.memory(x)  # native code has no way to wait for it
         self.in_avals, self.out_avals = tuple(in_avals), tuple(out_avals)
         self.in_shardings = None if in_shardings is None else tuple(in_shardings)
         self.out_shardings = None if out_shardings is None else tuple(out_shardings)
+        if tested and result is None:
+            result = (("LEAF", 0, None),)
         self.result = result
-        self.donated, self.bounds = tuple(donated), tuple(bounds)
+        self.taken = dict(taken or {})
+        self.mark = mark or arrays.Deleted("donated to a program")
+        self.donated, self.bounds, self.tested = tuple(donated), tuple(bounds), tested
         if result is None and len(self.out_avals) != 1:
             raise ValueError(f"a record with {len(self.out_avals)} outputs needs result steps")
 
@@ -90,11 +102,18 @@ def run_code(
     numbers = [*code.symbols, *integers]
     symbols = (ctypes.c_int64 * max(len(numbers), 1))(*numbers)
     _program(code.address)(buffers, symbols)
+    if code.after is not None:
+        code.after()
     return out
 
 
+_AGAIN: Final = object()
+
+
 def _run_record(record: Record, leaves: Sequence[Any], integers: list[int]) -> Any:
-    """Runs a record in Python."""
+    """Runs a record in Python; _AGAIN if the fallback is to make the call."""
+    if record.taken:  # only native code knows who else uses the memory
+        return _AGAIN
     views = [
         arrays.host(x if type(x) is Array else arrays.from_numpy(x, aval))
         for x, aval in zip(leaves, record.in_avals, strict=True)
@@ -111,8 +130,10 @@ def _run_record(record: Record, leaves: Sequence[Any], integers: list[int]) -> A
     for x, sharding in zip(made, record.out_shardings or (), strict=False):
         if sharding is not None:
             x._sharding = sharding
+    if record.tested and arrays.host(made[-1]):
+        return _AGAIN
     for i in record.donated:
-        arrays.replace_buffer(leaves[i], arrays.Deleted("donated to a program"))
+        arrays.replace_buffer(leaves[i], record.mark)
     return build_result(record.result, made)
 
 
@@ -192,7 +213,9 @@ def _call_in_python(self: Any, /, *args: Any, **names: Any) -> Any:
     if table is not None and (quiet.value == 0 or not self.follows_options):
         found = table.find(args, names)
         if found is not None:
-            return _run_record(*found)
+            out = _run_record(*found)
+            if out is not _AGAIN:
+                return out
     return self.fallback(*args, **names)
 
 
@@ -318,6 +341,11 @@ class Compiled:
         given = tuple(x.aval for x in args)
         if given != self.in_avals:
             raise TypeError(f"a program for {self.in_avals} was called on {given}")
+        pending = [x for x in args if type(x) is Array and type(x.buffer) is arrays.Pending]
+        if pending:
+            for x in pending:
+                arrays.memory(x)
+            return self.run(args)
         record = Record(
             self.code, self.in_avals, self.out_avals, result=as_list(len(self.out_avals))
         )

@@ -12,6 +12,9 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
+#: The steps for (array, integer), of which the integer is a run-time symbol: see `runtime.rows`.
+ROW: Final = (("ARGUMENT", 0, None), ("LEAF", 0, None), ("ARGUMENT", 1, None), ("INTEGER", 0, None))
+
 
 class Native(Protocol):
     """What the native runtime gives."""
@@ -19,6 +22,9 @@ class Native(Protocol):
     allocator: Any
     #: The program that runs others in sequence (`runtime.sequence`).
     run_sequence: int
+    #: Those that read and write one row (`runtime.rows`).
+    read_row: int
+    write_row: int
 
     def array_type(self, cls: type) -> type:
         """`cls` (its methods; two slots: aval, buffer; sharding) as a type with native parts."""
@@ -28,11 +34,13 @@ class Native(Protocol):
         """`cls` as a type whose instances are called natively."""
         ...
 
-    def connect(
-        self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any], deleted: Any
-    ) -> None:
+    def connect(self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any]) -> None:
         """`resolve(x)` waits for, or refuses, an array without memory; `from_numpy` makes an array
-        of a NumPy array; `deleted` is what a donated array holds."""
+        of a NumPy array."""
+        ...
+
+    def helper_type(self, helper: type, update: type) -> Any:
+        """A descriptor like `property(helper)`, whose items are `update(x, item)`, named tuples."""
         ...
 
     def add_record(self, entry: Any, pattern: Any, record: Any, always: bool) -> None:

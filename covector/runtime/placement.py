@@ -9,6 +9,16 @@ import numpy as np
 
 Index = tuple[slice, ...]
 
+#: What tells the shardings of an operation's results: (op, argument types, their shardings or
+#: None, result types) -> as many, or None if nobody chose one.  The wiring puts it here.
+spread: list[Callable[[Any, Any, Any, Any], Any]] = []
+
+
+def shardings_of(op: Any, args: Any, avals: Any, outs: Any) -> tuple[Any, Any]:
+    """(the shardings of `args`, those of the results `outs` of `op`); None where none is set."""
+    given = tuple([getattr(x, "_sharding", None) for x in args])
+    return given, spread[0](op, avals, given, outs)
+
 
 @final
 class Shard:

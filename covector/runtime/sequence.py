@@ -2,17 +2,19 @@
 
 A small Jaxpr becomes the list of its operations' own eager programs, with constants hidden and
 intermediates in the arena: nothing is compiled, and the numbers are those of eager evaluation.
+An operation that only gives the same elements another shape is no step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
 
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Literal, Var
+from covector.ops.shape import BroadcastInDim, Reshape, Squeeze
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import NativeCode
 from covector.runtime.native import native
@@ -36,8 +38,10 @@ def sequence(closed: ClosedJaxpr, find: Callable[[Any, Any], Any]) -> NativeCode
         return None
     builder = _Builder(closed)
     for i, eqn in enumerate(jaxpr.eqns):
+        if eqn.outvars[0] in builder.same:
+            continue
         code = getattr(find(eqn.op, tuple(v.aval for v in eqn.invars)), "code", None)
-        if code is None:
+        if code is None or code.after is not None:
             return None
         builder.add(i, eqn, code)
     return builder.finish(runtime.run_sequence)
@@ -54,19 +58,33 @@ class _Builder:
         self.places: dict[Var, Place] = {v: ("argument", i) for i, v in enumerate(jaxpr.invars)}
         for v, value in zip(jaxpr.constvars, closed.consts, strict=True):
             self.places[v] = self.hide(value, v.aval)
-        self.last_use = _last_uses(jaxpr.eqns)
+        #: A variable -> the one whose elements it has, in the same order.
+        self.same: dict[Any, Var] = {}
+        for eqn in jaxpr.eqns:
+            x = self.origin(eqn.invars[0]) if _only_reshapes(eqn) else None
+            if isinstance(x, Var):
+                self.same[eqn.outvars[0]] = x
+        self.last_use = {
+            self.origin(v): i for i, eqn in enumerate(jaxpr.eqns) for v in eqn.invars
+            if isinstance(v, Var)
+        }  # fmt: skip
         self.arena = _Arena()
         self.outputs: dict[Var, int] = {}
-        for i, v in enumerate(jaxpr.outvars):
+        for i, v in enumerate(map(self.origin, jaxpr.outvars)):
             if isinstance(v, Var) and v not in self.places:
                 self.outputs.setdefault(v, i)
+
+    def origin(self, atom: Any) -> Any:
+        return self.same.get(atom, atom) if isinstance(atom, Var) else atom
 
     def hide(self, value: Any, aval: ShapedArray) -> Place:
         self.hidden.append(value if type(value) is Array else from_numpy(np.asarray(value), aval))
         return "hidden", len(self.hidden) - 1
 
     def read(self, atom: Atom) -> Place:
-        return self.hide(atom.val, atom.aval) if isinstance(atom, Literal) else self.places[atom]
+        if isinstance(atom, Literal):
+            return self.hide(atom.val, atom.aval)
+        return self.places[self.origin(atom)]
 
     def add(self, number: int, eqn: Equation, code: NativeCode) -> None:
         """The step of one equation."""
@@ -81,13 +99,14 @@ class _Builder:
                 place = ("arena", self.arena.take(v.aval.nbytes, number, end))
                 self.places[v] = place  # type: ignore[index]
             operands.append(self.places[v])  # type: ignore[index]
-        operands.append(("arena", self.arena.take(code.arena, number, number)))
+        room = self.arena.take(code.arena, number, number) if code.arena else 0
+        operands.append(("arena", room))
         self.steps.append((code, 0, operands))
 
     def finish(self, address: int) -> NativeCode:
         """The whole program; outputs that are arguments, constants or repeated are copied."""
         for i, v in enumerate(self.jaxpr.outvars):
-            if not (isinstance(v, Var) and self.outputs.get(v) == i):
+            if not (isinstance(v, Var) and self.outputs.get(self.origin(v)) == i):
                 self.steps.append((None, v.aval.nbytes, [self.read(v), ("output", i)]))
         arguments, outputs = len(self.jaxpr.invars), len(self.jaxpr.outvars)
         first = {
@@ -107,7 +126,7 @@ class _Builder:
         return NativeCode(
             address,
             hidden=self.hidden,
-            arena=max(self.arena.size, 1),  # always there, so that its address may be read
+            arena=self.arena.size,
             symbols=words,
             nanoseconds=sum(code.nanoseconds for code, _, _ in self.steps if code is not None),
             keep=(kept, [code for code, _, _ in self.steps]),
@@ -121,9 +140,14 @@ def _numbers(code: NativeCode, kept: list[Any]) -> int:
     return symbols.ctypes.data
 
 
-def _last_uses(eqns: Sequence[Equation]) -> dict[Any, int]:
-    """Variable -> number of the last equation that reads it."""
-    return {v: i for i, eqn in enumerate(eqns) for v in eqn.invars if isinstance(v, Var)}
+def _only_reshapes(eqn: Equation) -> bool:
+    """Whether the result has the elements of the argument in the same order."""
+    op = eqn.op
+    if type(op) is BroadcastInDim:
+        dims = op.broadcast_dimensions
+        same_size = eqn.outvars[0].aval.size == eqn.invars[0].aval.size
+        return same_size and list(dims) == sorted(dims)
+    return type(op) in (Reshape, Squeeze)
 
 
 class _Arena:

@@ -25,6 +25,8 @@ from covector.trace.tracer import (
     computed,
 )
 
+#: What is written into a program, if it has no axes.
+_NUMBERS: Final = (bool, int, float, complex, np.generic, np.ndarray)
 #: The label of an argument that is no part of a larger one.
 _PLAIN: Final = re.compile(r"argument (\w+) of ([^,]+)")
 
@@ -100,13 +102,18 @@ class StageTrace(Trace):
 
     def atom(self, x: Any) -> Atom:
         """`x` as an operand: its variable, a literal, or the variable of a captured constant."""
-        if isinstance(x, StagedTracer) and x.owner is self:
+        if type(x) is StagedTracer and x.owner is self:
             return x.variable
+        if type(x) is float:
+            aval = typeof(x)
+            return Literal(aval.dtype.type(x), aval)
         if isinstance(x, Tracer):
             check_alive(x)
         elif not isinstance(x, np.ndarray) or x.ndim == 0:
             aval = typeof(x)
-            if isinstance(x, (bool, int, float, complex, np.generic, np.ndarray)):
+            if isinstance(x, np.generic) and cast("Any", x).dtype is aval.dtype:
+                return Literal(x, aval)
+            if isinstance(x, _NUMBERS):
                 return Literal(as_numpy(x, aval)[()], aval)
         return self._constant(x)
 
@@ -121,23 +128,26 @@ class StageTrace(Trace):
 
     def process(self, op: Any, args: Any) -> Any:
         """Record `op`; the result is a tracer (a list of them if it has several results)."""
-        atoms = [self.atom(x) for x in args]
-        out = op.result(*[a.aval for a in atoms])
-        source = context.source or user_frame()
+        atoms: list[Atom] = []
+        avals: list[ShapedArray] = []
+        for x in args:
+            atom = x.variable if type(x) is StagedTracer and x.owner is self else self.atom(x)
+            atoms.append(atom)
+            avals.append(atom.aval)
+        out = op.result(*avals)
+        source = context.source or user_frame(3)
         if not op.multiple_results:
             var = Var(out)
-            self.eqns.append(Equation(op, atoms, [var], source, context.scope))
+            self.eqns.append(Equation.of(op, atoms, [var], source, context.scope))
             return StagedTracer(self, var, source)
         outvars = [Var(a) for a in out]
-        self.eqns.append(Equation(op, atoms, outvars, source, context.scope))
+        self.eqns.append(Equation.of(op, atoms, outvars, source, context.scope))
         return [StagedTracer(self, v, source) for v in outvars]
 
     def finish(self, outputs: Sequence[Any], name: str = "") -> ClosedJaxpr:
         """The recorded program with these results; dead equations are left out."""
         outvars = [self.atom(x) for x in outputs]
-        eqns = live_equations(self.eqns, outvars)
-        used = {v for e in eqns for v in e.invars if isinstance(v, Var)}
-        used.update(v for v in outvars if isinstance(v, Var))
+        eqns, used = _live(self.eqns, outvars)
         pairs = [
             (v, c) for v, c in zip(self._const_vars.values(), self.consts, strict=True) if v in used
         ]
@@ -147,21 +157,26 @@ class StageTrace(Trace):
 
 def live_equations(eqns: Sequence[Equation], outvars: Sequence[Atom]) -> list[Equation]:
     """The equations that an output or an effect depends on; unwanted results become `DropVar`."""
-    live = {v for v in outvars if isinstance(v, Var)}
+    return _live(eqns, outvars)[0]
+
+
+def _live(eqns: Sequence[Equation], outvars: Sequence[Atom]) -> tuple[list[Equation], set[Any]]:
+    """(these equations, what they and the outputs read)."""
+    live: set[Any] = set(outvars)  # literals are in nobody's way
     kept: list[Equation] = []
     for eqn in reversed(eqns):
-        wanted = [v in live for v in eqn.outvars]
-        if not any(wanted) and not eqn.effects:
-            continue
-        if not all(wanted):
-            outvars_ = [
-                v if w else DropVar(v.aval) for v, w in zip(eqn.outvars, wanted, strict=True)
-            ]
-            eqn = eqn.replace(outvars=outvars_)
-        live.update(v for v in eqn.invars if isinstance(v, Var))
+        outs = eqn.outvars
+        if len(outs) != 1 or outs[0] not in live:
+            wanted = [v in live for v in outs]
+            if not any(wanted) and not eqn.effects:
+                continue
+            if not all(wanted):
+                outs = [v if w else DropVar(v.aval) for v, w in zip(outs, wanted, strict=True)]
+                eqn = eqn.replace(outvars=outs)
+        live.update(eqn.invars)
         kept.append(eqn)
     kept.reverse()
-    return kept
+    return kept, live
 
 
 def trace_to_jaxpr(

@@ -7,6 +7,7 @@ is dead, and touching it is an error that says so.  Operators and array methods 
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from typing import Any, Final, NoReturn
 
@@ -207,11 +208,7 @@ class Tracer:
         return self
 
 
-def _aval(x: Tracer) -> ShapedArray:
-    return x.aval
-
-
-typers[Tracer] = _aval
+typers[Tracer] = operator.attrgetter("aval")
 
 
 class Argument:

@@ -15,12 +15,13 @@ from covector._base.context import context, current_trace
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Op
 from covector.ir.values import typeof
-from covector.ops.custom import CustomJvpCall, CustomVjpCall, Forward
-from covector.ops.linear_call import Named, leading_axis
-from covector.trace.stage import StagedTracer, StageTrace, trace_to_jaxpr
+from covector.ops.custom import Common, CustomJvpCall, CustomVjpCall, Forward, asking, example_aval
+from covector.ops.linear_call import Named
+from covector.trace.stage import StagedTracer, StageTrace, known_inputs, trace_to_jaxpr
 from covector.trace.tracer import AxisScope, Trace, Tracer
 from covector.transforms.jvp import JVPTrace
 from covector.transforms.partial import PartialTrace
+from covector.transforms.shared_rule import shared_rule
 from covector.transforms.tools import tools
 from covector.transforms.vmap import BatchTrace, BatchTracer
 
@@ -37,12 +38,17 @@ class CustomCall(Op, registered=False):
     fun: Flat
     rule: Any
     label: str
+    #: Whether the rule knows what devices share (transforms/shared_rule.py).
+    placed: bool = False
 
     def __call__(self, *args: Any) -> Any:
         """Each trace's own meaning."""
         trace = context.trace
         if trace.parent is None:
             return list(self.fun(*args))
+        if trace.region is not None and self.kind is CustomVjpCall and not self.placed:
+            rule = shared_rule(self.rule, trace.region, args)
+            return CustomCall(self.kind, self.fun, rule, self.label, True)(*args)
         if isinstance(trace, JVPTrace):
             return self._under_jvp(trace, args)
         if isinstance(trace, BatchTrace):
@@ -74,7 +80,9 @@ class CustomCall(Op, registered=False):
             outs, value = run(lambda: self.fun(*args))
             return [value(x) for x in outs]
 
-        return CustomCall(self.kind, fun, _INSIDE[self.kind](self.rule, run), self.label)
+        return CustomCall(
+            self.kind, fun, _INSIDE[self.kind](self.rule, run), self.label, self.placed
+        )
 
     def _under_jvp(self, trace: JVPTrace, args: Sequence[Any]) -> list[Any]:
         pairs = [trace.unwrap(x) for x in args]
@@ -96,16 +104,28 @@ class CustomCall(Op, registered=False):
             def mapper(fun: Flat, values: Sequence[Any], dims: Sequence[Any]) -> Any:
                 return again(trace, fun, values, dims)
 
+            common = Common(tools)
+
             def fun(*values: Any) -> list[Any]:
                 made, dims = mapper(self.fun, values, [0 if b else None for b in batched])
-                return [leading_axis(x, d, trace.size) for x, d in zip(made, dims, strict=True)]
+                same = [d is None for d in dims]
+                derivable = context.trace.parent is not None  # of this call, later
+                if any(same) and derivable and not asking():
+                    avals = [example_aval(typeof(x), d) for x, d in pairs]
+                    same = self.kind.same_for_all(
+                        tools, self.rule, mapper, trace.size, avals, batched, same
+                    )
+                common.same = same
+                return common.placed(made, dims, trace.size)
 
-            rule = self.kind.batched_rule(self.rule, mapper, trace.size, batched)
-            outs = CustomCall(self.kind, fun, rule, self.label)(*moved)
-        return [trace.wrap(x, 0) for x in outs]
+            rule = self.kind.batched_rule(self.rule, mapper, trace.size, batched, common)
+            outs = CustomCall(self.kind, fun, rule, self.label, self.placed)(*moved)
+        same = common.same or [False] * len(outs)
+        return [trace.wrap(x, None if s else 0) for x, s in zip(outs, same, strict=True)]
 
     def _staged(self, args: Sequence[Any]) -> list[Any]:
-        program = trace_to_jaxpr(self.fun, [typeof(x) for x in args], self.label)
+        with known_inputs(args):
+            program = trace_to_jaxpr(self.fun, [typeof(x) for x in args], self.label)
         consts = program.consts
         body = program.jaxpr
         lifted = ClosedJaxpr(body.replace(constvars=[], invars=[*body.constvars, *body.invars]))

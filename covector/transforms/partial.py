@@ -17,7 +17,7 @@ from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
 from covector.ops.collective import ReplicatedArgument, ReplicatedResult
 from covector.trace.purity_leaks import check_leaks
 from covector.trace.stage import StagedTracer, StageTrace, eval_jaxpr
-from covector.trace.tracer import Tracer, tangent_aval
+from covector.trace.tracer import Argument, Tracer, tangent_aval
 from covector.transforms.jvp import JVPTrace
 
 
@@ -26,22 +26,26 @@ class PartialTrace(StageTrace):
 
     __slots__ = ("tools",)
 
-    def __init__(self, parent: Any, tools: Any) -> None:
-        super().__init__(parent, "linearization")
+    def __init__(self, parent: Any, tools: Any, fun: Any = None) -> None:
+        super().__init__(parent, "linearization", fun)
         self.tools = tools
 
     def process(self, op: Any, args: Any) -> Any:
         """Known: the parent's meaning.  Unknown: an equation, or the op's own `partial` rule."""
-        unknown = [type(x) is StagedTracer and x.owner is self for x in args]
-        if not any(unknown):
+        for x in args:
+            if type(x) is StagedTracer and x.owner is self:
+                break
+        else:
             context.trace = self.parent
             try:
                 return op(*args)
             finally:
                 context.trace = self
         split = getattr(op, "partial", None)
-        if split is not None and not all(unknown):
-            return split(self.tools, self, unknown, args)
+        if split is not None:
+            unknown = [type(x) is StagedTracer and x.owner is self for x in args]
+            if not all(unknown):
+                return split(self.tools, self, unknown, args)
         return StageTrace.process(self, op, args)
 
     def stage(self, op: Any, args: Sequence[Any]) -> Any:
@@ -61,14 +65,15 @@ def linearize_flat(
     The program takes the tangents of the arguments that vary, and gives those results' tangents
     that are not zero; its consts are the residuals.
     """
-    partial = PartialTrace(context.trace, tools)
-    forward = JVPTrace(partial, tools)
+    partial = PartialTrace(context.trace, tools, fun)
+    forward = JVPTrace(partial, tools, fun)
     tangents = [
-        partial.new_input(tangent_aval(a)) if v else None
-        for a, v in zip(avals, varies, strict=True)
+        partial.new_input(tangent_aval(a), Argument(fun, n)) if v else None
+        for n, (a, v) in enumerate(zip(avals, varies, strict=True))
     ]
     tangents = _between_devices(partial, ReplicatedArgument, primals, tangents)
-    inputs = [forward.wrap(p, t) for p, t in zip(primals, tangents, strict=True)]
+    inputs = [forward.wrap(p, t, n)
+              for n, (p, t) in enumerate(zip(primals, tangents, strict=True))]  # fmt: skip
     try:
         with current_trace(forward):
             outputs = fun(*inputs)

@@ -24,15 +24,19 @@ def backward_pass(
         (v, a) for v, a in zip(jaxpr.invars, args, strict=True) if not isinstance(a, Linear)
     )
     linear = _run_known(jaxpr, known)
-    totals: dict[Var, Any] = {}
+    totals: dict[Any, Any] = {}
     for v, ct in zip(jaxpr.outvars, cts, strict=True):
         if isinstance(v, Var) and v not in known:
             _accumulate(totals, v, ct)
     outer = context.source
     try:
         for eqn in reversed(linear):
-            outs = [totals.pop(v, None) if isinstance(v, Var) else None for v in eqn.outvars]
-            if all(ct is None for ct in outs):
+            # Of what is dropped there is none.
+            outs: list[Any] = [totals.pop(v, None) for v in eqn.outvars]
+            for ct in outs:
+                if ct is not None:
+                    break
+            else:
                 continue
             # What a forward line becomes, going back, belongs to it; a user's rule has own lines.
             context.source = outer if eqn.op.name == "custom_lin" else eqn.source or outer
@@ -49,13 +53,15 @@ def _run_known(jaxpr: Jaxpr, known: dict[Var, Any]) -> list[Equation]:
     """Bind equations that depend on no linear argument; the rest, in order, is linear."""
     linear: list[Equation] = []
     for eqn in jaxpr.eqns:
-        if all(isinstance(v, Literal) or v in known for v in eqn.invars):
+        for v in eqn.invars:
+            if v not in known and type(v) is Var:
+                linear.append(eqn)
+                break
+        else:
             out = eqn.op(*[_value(v, known) for v in eqn.invars])
             outs = out if eqn.op.multiple_results else [out]
             known.update((v, x) for v, x in zip(eqn.outvars, outs, strict=True)
                          if isinstance(v, Var))  # fmt: skip
-        else:
-            linear.append(eqn)
     return linear
 
 
@@ -66,7 +72,7 @@ def _transpose(eqn: Equation, outs: list[Any], known: dict[Var, Any], tools: Any
             f"reverse derivative of this program does not exist (at {eqn.source})"
         )
     args = [
-        _value(v, known) if isinstance(v, Literal) or v in known else Linear(v.aval)
+        read_literal(v) if type(v) is Literal else known[v] if v in known else Linear(v.aval)
         for v in eqn.invars
     ]
     ct = outs if eqn.op.multiple_results else outs[0]
@@ -85,7 +91,7 @@ def _value(v: Any, known: dict[Var, Any]) -> Any:
     return read_literal(v) if isinstance(v, Literal) else known[v]
 
 
-def _accumulate(totals: dict[Var, Any], v: Var, ct: Any) -> None:
+def _accumulate(totals: dict[Any, Any], v: Var, ct: Any) -> None:
     if ct is None:
         return
     old = totals.get(v)

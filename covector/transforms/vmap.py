@@ -3,38 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 from covector import ops
 from covector._base.config import config
 from covector._base.context import context, current_trace
-from covector._base.source import user_frame
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import has_rule
 from covector.ir.values import typeof
 from covector.ops.collective import Collective
 from covector.trace.purity_leaks import check_leaks
-from covector.trace.tracer import Trace, Tracer
+from covector.trace.tracer import Argument, Trace, Tracer, made_of, told
 
 
 class BatchTracer(Tracer):
     """An array seen as a batch along axis `dim`: its aval is that of one example."""
 
-    __slots__ = ("dim", "source", "val")
+    __slots__ = ("dim", "made", "val")
 
-    def __init__(self, trace: BatchTrace, val: Any, dim: int) -> None:
-        self.owner, self.val, self.dim = trace, val, dim
-        self.source = user_frame() if config.check_tracer_leaks else None
+    def __init__(self, trace: BatchTrace, val: Any, dim: int, made: Any = None) -> None:
+        self.owner, self.val, self.dim, self.made = trace, val, dim, made
         aval = typeof(val)
         shape = aval.shape[:dim] + aval.shape[dim + 1 :]
         self.aval = ShapedArray(shape, aval.dtype, aval.weak_type)
 
     def origin_message(self) -> str:
-        """The user's line that made it, if that is known."""
-        if self.source is not None:
-            return f"It was computed at {self.source}."
+        """The user's line that made it, and the arguments that it depends on."""
+        if self.made is not None:
+            return told(self.made, self.owner)
         return self.val.origin_message() if isinstance(self.val, Tracer) else ""
+
+    def ways_out(self) -> str:
+        """Those of the batch, and that there are many values."""
+        size = cast("BatchTrace", self.owner).size
+        inner = self.val.ways_out() if isinstance(self.val, Tracer) else ""
+        return f"Under vmap it stands for {size} values, one for each example. {inner}"
 
     def __repr__(self) -> str:
         return f"BatchTracer({self.aval.str_short()}, batch axis {self.dim} of {self.val!r})"
@@ -45,8 +49,10 @@ class BatchTrace(Trace):
 
     __slots__ = ("axis_name", "size", "tools")
 
-    def __init__(self, parent: Any, size: int, tools: Any, axis_name: Any = None) -> None:
-        super().__init__(parent, "vmap")
+    def __init__(
+        self, parent: Any, size: int, tools: Any, axis_name: Any = None, fun: Any = None
+    ) -> None:
+        super().__init__(parent, "vmap", fun)
         self.size, self.tools, self.axis_name = size, tools.of_axis(axis_name), axis_name
         if axis_name is not None:
             self.axes = (*self.axes, (axis_name, size))
@@ -81,12 +87,21 @@ class BatchTrace(Trace):
         finally:
             context.trace = self
         if op.multiple_results:
-            return [self.wrap(o, d) for o, d in zip(out, out_dim, strict=True)]
-        return self.wrap(out, out_dim)
+            return [self._made(o, d, args) for o, d in zip(out, out_dim, strict=True)]
+        return self._made(out, out_dim, args)
 
-    def wrap(self, value: Any, dim: int | None) -> Any:
-        """A tracer, unless there is no batch axis."""
-        return value if dim is None else BatchTracer(self, value, dim)
+    def _made(self, value: Any, dim: int | None, args: Any) -> Any:
+        """As `wrap`, with the line; a tracer within knows it already."""
+        if dim is None:
+            return value
+        made = None if isinstance(value, Tracer) else made_of(args, self)
+        return BatchTracer(self, value, dim, made)
+
+    def wrap(self, value: Any, dim: int | None, number: int | None = None) -> Any:
+        """A tracer, unless there is no batch axis; `number`: of which argument."""
+        if dim is None:
+            return value
+        return BatchTracer(self, value, dim, None if number is None else Argument(self.fun, number))
 
     def unwrap(self, x: Any) -> tuple[Any, int | None]:
         """(value, batch axis or None) of a result."""
@@ -104,8 +119,9 @@ def batch_flat(
     axis_name: Any = None,
 ) -> tuple[list[Any], list[int | None]]:
     """Results and their batch axes of a function of flat values."""
-    trace = BatchTrace(context.trace, size, tools, axis_name)
-    inputs = [trace.wrap(x, d) for x, d in zip(args, dims, strict=True)]
+    trace = BatchTrace(context.trace, size, tools, axis_name, fun)
+    pairs = zip(args, dims, strict=True)
+    inputs = [trace.wrap(x, d, n) for n, (x, d) in enumerate(pairs)]
     try:
         with current_trace(trace):
             outputs = fun(*inputs)

@@ -151,7 +151,7 @@ def test_an_argument_itself() -> None:
 
 def test_a_derivative_does_not_hide_what_python_says() -> None:
     assert cv.grad(lambda x: x if x > 0 else -x)(-3.0) == -1
-    with pytest.raises(TypeError, match="cannot be interpreted as an integer"):
+    with pytest.raises(TypeError, match="integer"):
         cv.grad(lambda x: [x, x][x])(0.0)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         cv.jit(lambda x: x.nothing)(0.0)

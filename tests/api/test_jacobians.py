@@ -91,7 +91,7 @@ def test_chunks_bound_memory_and_change_nothing():
         np.testing.assert_allclose(cv.jit(of(f, chunk=2))(x), whole, rtol=1e-6, atol=1e-6)
         with pytest.raises(ValueError, match=f"{of.__name__}: chunk must be a positive integer"):
             of(f, chunk=0)
-    wide, x = cnp.ones((4096, 16)), cnp.ones(16)
+    wide, x = cnp.ones((1 << 18, 64)), cnp.ones(64)
     dense = lambda x: cnp.tanh(wide @ x) @ wide  # noqa: E731
     sizes = [
         cv.jit(cv.jacfwd(dense, chunk=chunk)).lower(x).compile().memory_analysis()

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from covector.backends.cpu.executable import compile_program, load_program
+from covector.backends.cpu.bundle import load_program
+from covector.backends.cpu.executable import compile_program
 from covector.compiler.loops.program import For, Kernel, Store
 from covector.compiler.program import Branch, Copy, KernelCall, Loop, Program, Slot
 from covector.compiler.run import run

@@ -5,13 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from covector.backends.cpu.executable import (
-    CompiledProgram,
-    compile_kernels,
-    compile_program,
-    load_program,
-    program_key,
-)
+from covector.backends.cpu.bundle import CompiledProgram, load_program, program_key
+from covector.backends.cpu.executable import compile_kernels, compile_program
 from covector.backends.cpu.link import call
 from covector.compiler.loops.program import For, Kernel, Store
 from covector.compiler.program import Copy, KernelCall, LibraryCall, Program, Slot

@@ -4,6 +4,7 @@ import ctypes
 import os
 import threading
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -12,7 +13,7 @@ from covector.backends.cpu.assemble import assemble
 from covector.backends.cpu.emit import spread
 from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.link import _pool_code, call, link
-from covector.backends.cpu.target import host
+from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import Accumulator, Fold, For, Kernel, Store, Update
 from covector.ir.index import Affine
 from covector.ir.scalar import const, expr, name
@@ -202,3 +203,12 @@ def test_results_do_not_depend_on_the_number_of_threads(number, monkeypatch):
     assert (outs[0] == outs[1]).all()
     assert (outs[0] == outs[2]).all()
     assert const(1, "int32").op == "const"
+
+
+@pytest.mark.parametrize(
+    "triple", ["x86_64-pc-windows-msvc", "arm64-apple-darwin23", "aarch64-unknown-linux-gnu"]
+)
+def test_the_text_is_whole_for_other_systems(triple):
+    """The functions that each system has for it are declared as they are called."""
+    text = workers.module(Target(triple, "generic", ""))
+    llvm.parse_assembly(text).verify()

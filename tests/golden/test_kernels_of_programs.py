@@ -63,6 +63,7 @@ MLP = [(array(n, m), array(m)) for n, m in ((64, 256), (256, 128), (128, 10))]
 ROWS, VECTOR = array(4096, 1024), array(10_000_000)
 NORM = (ROWS, array(1024), array(1024))
 LABELS = array(128, dtype="int32")
+LINEAR = (array(512, 512), array(512, 512), array(512))
 
 #: name -> (function, arguments, kernels, library calls).
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, int]] = {
@@ -73,11 +74,13 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int, int]] = {
     "layer_norm_gradients": (layer_norm_gradients, (ROWS, *NORM), 2, 0),
     "gelu": (nn.gelu, (VECTOR,), 1, 0),
     "variance": (lambda x: x.var(-1), (ROWS,), 1, 0),
-    "mlp_step": (mlp_step, (MLP, array(128, 64), LABELS), 13, 8),
+    "mlp_step": (mlp_step, (MLP, array(128, 64), LABELS), 5, 8),
     "transpose_plus_1": (lambda x: x.T + 1, (array(4096, 4096),), 1, 0),
     "axpy": (lambda a, x, y: a * x + y, (array(), VECTOR, VECTOR), 1, 0),
     "cross_entropy": (cross_entropy, (array(128, 10), LABELS), 2, 0),
-    "attention_scores": (attention_scores, (array(2, 4, 64, 32), array(2, 4, 64, 32)), 1, 1),
+    "attention_scores": (attention_scores, (array(2, 4, 64, 32), array(2, 4, 64, 32)), 0, 1),
+    # Bias and activation follow the product, part by part.
+    "linear": (lambda x, w, b: nn.relu(x @ w + b), LINEAR, 0, 1),
     "cumsum_scale": (lambda x: 2.0 * cnp.cumsum(x, -1), (array(128, 256),), 2, 0),
 }
 

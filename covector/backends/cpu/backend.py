@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+import ctypes
 import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from covector import compiler
 from covector._base import log
-from covector.backends.cpu import cache, executable
-from covector.backends.cpu.assemble import assembly, module_text
+from covector.backends import cpu
+from covector.backends.cpu import cache
+from covector.backends.cpu.assemble import assembly
+from covector.backends.cpu.bundle import CompiledProgram, load_program, program_key
 from covector.backends.cpu.eager import compile_eager
-from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.target import host
-from covector.compiler import pipeline
-from covector.compiler.program import Program
+from covector.compiler import callbacks
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
 from covector.ir.op import Op
+from covector.ops.callback import Callback
 from covector.ops.check import DEBUG_CHECK
 from covector.runtime.backend import NativeCode
+from covector.runtime.callbacks import raise_error, trampoline
 from covector.runtime.dispatch import as_array
 from covector.runtime.donation import Donating
 from covector.runtime.entry import Compiled
+
+if TYPE_CHECKING:
+    from covector.compiler.program import Program
 
 
 class CpuBackend:
@@ -36,22 +43,31 @@ class CpuBackend:
         donated: arguments that it may overwrite, and that are deleted by each run.
         NotImplementedError for what has no native rule.
         """
-        effects = program.effects - {DEBUG_CHECK}
+        effects = program.effects - {DEBUG_CHECK} - callbacks.EFFECTS
         if effects:
             raise NotImplementedError(
                 f"a program with the effects {sorted(effects)} is run on the host"
             )
+        stages = _stages(program)
+        program, sites = callbacks.lift(program)
+        calls, symbols = None, dict[str, int]()
+        if sites:
+            donated = ()  # a call that fails must leave its arguments whole
+            calls = trampoline([(s.op.numpy, s.in_avals, s.op.result_avals) for s in sites])
+            symbols = {cpu.library.callback.SYMBOL: ctypes.cast(calls, ctypes.c_void_p).value or 0}
         # Who wants to see the passes wants them to run.
         if program.consts or log.wanted(3):
-            compiled, consts = _compile(program, donated)
+            compiled, consts = _compile(program, donated, symbols)
         else:
-            compiled, consts = _from_disk(program, donated)
+            compiled, consts = _from_disk(program, donated, symbols)
         code = NativeCode(
             compiled.address,
             hidden=[as_array(c) for c in consts],
             arena=compiled.arena,
-            keep=compiled,
-            stages=_stages(program),
+            nanoseconds=compiled.nanoseconds,
+            keep=(compiled, calls),
+            stages=stages,
+            after=raise_error if sites else None,
         )
         made = Compiled(code, program.in_avals, program.out_avals)
         if not donated:
@@ -61,6 +77,8 @@ class CpuBackend:
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
         """Machine code of one operation: for every size where it has a normal form."""
+        if isinstance(op, Callback):
+            raise NotImplementedError("at once, Python is called by Python")
         found = compile_eager(op, avals)
         if found is not None:
             return found
@@ -72,30 +90,30 @@ class CpuBackend:
 
 
 def _from_disk(
-    closed: ClosedJaxpr, donated: Sequence[int]
-) -> tuple[executable.CompiledProgram, list[Any]]:
+    closed: ClosedJaxpr, donated: Sequence[int], symbols: Mapping[str, int]
+) -> tuple[CompiledProgram, list[Any]]:
     """By the program's text: everything from planning to machine code is a function of it."""
     name = closed.jaxpr.debug_name
     text = f"{closed}donated {list(donated)}" if donated else str(closed)
-    key = executable.program_key(text)
+    key = program_key(text)
     bundle = cache.lookup(key)
-    found = None if bundle is None else executable.load_program(bundle)
+    found = None if bundle is None else load_program(bundle, symbols)
     if found is not None:
         log.debug(1, "load %s from the cache on disk", name)
         return found, []
-    compiled, consts = _compile(closed, donated)
+    compiled, consts = _compile(closed, donated, symbols)
     if not consts:
         cache.store(key, compiled.bundle)
     return compiled, consts
 
 
 def _compile(
-    closed: ClosedJaxpr, donated: Sequence[int]
-) -> tuple[executable.CompiledProgram, list[Any]]:
+    closed: ClosedJaxpr, donated: Sequence[int], symbols: Mapping[str, int]
+) -> tuple[CompiledProgram, list[Any]]:
     start = time.perf_counter()
-    program, consts = pipeline.compile_program(closed, donated)
+    program, consts = compiler.pipeline.compile_program(closed, donated)
     taken = [(out, given) for out, given in enumerate(program.taken()) if given is not None]
-    compiled = executable.compile_program(program, taken or None)
+    compiled = cpu.executable.compile_program(program, taken or None, symbols=symbols)
     log.debug(1, "compile %s: kernels: %d, %.1f ms", program.name, len(program.kernels),
               (time.perf_counter() - start) * 1e3)  # fmt: skip
     return compiled, consts
@@ -105,18 +123,12 @@ def _stages(closed: ClosedJaxpr) -> dict[str, Callable[[], str]]:
     """Each stage's text, made again when somebody wants to see it."""
 
     def program() -> Program:
-        return pipeline.compile_program(closed)[0]
+        return compiler.pipeline.compile_program(closed)[0]
 
     return {
         "jaxpr": lambda: str(closed),
-        "simplified": lambda: str(pipeline.prepare(closed)),
+        "simplified": lambda: str(compiler.pipeline.prepare(closed)),
         "kernels": lambda: str(program()),
-        "llvm": lambda: _llvm(program()),
-        "assembly": lambda: assembly(_llvm(program()), host()),
+        "llvm": lambda: cpu.executable.llvm_text(program()),
+        "assembly": lambda: assembly(cpu.executable.llvm_text(program()), host()),
     }
-
-
-def _llvm(program: Program) -> str:
-    made: list[tuple[str, Any]] = [emit(k, host(), f"k{n}") for n, k in enumerate(program.kernels)]
-    declared = {name for _, names in made for name in names}
-    return module_text(host(), [text for text, _ in made], declared)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import secrets
 import stat
 import sys
 import threading
@@ -112,7 +111,7 @@ class DiskCache:
         if self.reason is not None or len(payload) + _HEADER > _LARGEST:
             return
         digest = _digest(key)
-        temporary = f"tmp-{os.getpid()}-{secrets.token_hex(8)}"
+        temporary = f"tmp-{os.getpid()}-{os.urandom(8).hex()}"
         try:
             fd = self._at(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         except OSError:

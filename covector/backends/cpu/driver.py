@@ -14,7 +14,7 @@ from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.statements import SYMBOL
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
-from covector.backends.cpu.library.site import Operand, Site
+from covector.backends.cpu.library.site import Follower, Operand, Site
 from covector.backends.cpu.target import Target
 from covector.compiler.loops.program import Kernel
 from covector.compiler.program import (
@@ -161,7 +161,13 @@ class Driver:
             for s, shape in zip((*step.inputs, *step.outputs), step.shapes, strict=True)
         ]
         inputs, outputs = operands[: len(step.inputs)], operands[len(step.inputs) :]
-        library.routine(step.name)(Site(self, inputs, outputs, step.attributes))
+        followers = [
+            Follower(
+                frame.program.kernels[f.kernel], f.trips, [self._at(frame, s) for s in f.slots]
+            )
+            for f in step.followers
+        ]
+        library.routine(step.name)(Site(self, inputs, outputs, step.attributes, followers))
 
     def _copy_step(self, frame: Frame, step: Copy) -> None:
         nbytes = frame.program.slots[step.source].nbytes
@@ -361,4 +367,5 @@ _STEP: dict[type[Action], Callable[[Driver, Frame, Any], None]] = {
 def _widest(p: Program) -> int:
     """The most words that a kernel's pointers and numbers take, nested programs included."""
     own = [len(s.slots) + len(s.symbols) for s in p.steps if isinstance(s, KernelCall)]
+    own += [len(f.slots) for s in p.steps if isinstance(s, LibraryCall) for f in s.followers]
     return max([8, *own, *map(_widest, p.programs)])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import threading
 from typing import Any, Final, final
 
 from covector._base import log
+from covector.backends import cpu
 from covector.backends.cpu import cache
 from covector.backends.cpu.assemble import assemble, module_text
-from covector.backends.cpu.executable import CompiledKernel, compile_kernels
+from covector.backends.cpu.bundle import CompiledKernel, linked_kernel
 from covector.backends.cpu.link import CompiledModule, link
 from covector.backends.cpu.target import host
 from covector.compiler.eager import NormalForm, normal_form
@@ -52,15 +54,45 @@ def _code(form: NormalForm, op: Op) -> CompiledKernel | Copied:
     with _lock:
         found = _made.get(form.key)
     if found is None:
-        log.debug(1, "compile %s for every size", op)
-        kernel = form.make()
-        made = compile_kernels([kernel])[0]
-        count = sum(b.home != "scratch" for b in kernel.buffers.values())
+        made, inputs, symbols = _kernel(form, op)
         base = form.base
-        found = made if base is None else _after_copy(made, base, count - 1, len(kernel.symbols))
+        found = made if base is None else _after_copy(made, base, inputs, symbols)
         with _lock:
             found = _made.setdefault(form.key, found)
     return found
+
+
+def _kernel(form: NormalForm, op: Op) -> tuple[CompiledKernel, int, int]:
+    """(the form's kernel, how many buffers and how many numbers it takes before the result's).
+
+    The disk cache knows the kernel's name by the form, and its code by the name: where both are
+    there, no kernel is planned.
+    """
+    key = _key(form, op)
+    known = None if key is None else cache.lookup(key)
+    if known is not None:
+        name, inputs, symbols = json.loads(known)
+        image = cache.lookup(name)
+        if image is not None:
+            log.debug(1, "load %s for every size from the cache on disk", op)
+            return linked_kernel(name, lambda: image), inputs, symbols
+    log.debug(1, "compile %s for every size", op)
+    kernel = form.make()
+    inputs = sum(b.home != "scratch" for b in kernel.buffers.values()) - 1
+    symbols = len(kernel.symbols)
+    made = cpu.executable.compile_kernels([kernel])[0]
+    if key is not None:
+        name = cpu.executable.kernel_name(kernel, host())
+        cache.store(key, json.dumps([name, inputs, symbols]).encode())
+    return made, inputs, symbols
+
+
+def _key(form: NormalForm, op: Op) -> str | None:
+    """What the disk cache calls a form; None where its text may not say all of it."""
+    if log.wanted(3) or not type(op).__module__.startswith("covector."):
+        return None
+    text = f"{host().fingerprint}\n{type(op).__qualname__}\n{form.key}"
+    return "n" + hashlib.sha256(text.encode()).hexdigest()
 
 
 def _after_copy(kernel: CompiledKernel, base: int, out: int, size: int) -> Copied:

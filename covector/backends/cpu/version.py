@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from covector.version import __version__
@@ -20,11 +21,15 @@ def generator() -> str:
     A release alone would do for users; whoever changes a source file gets a new version too.
     """
     root = Path(__file__).resolve().parents[2]
-    digest = hashlib.sha256(__version__.encode())
-    for folder in SOURCES:
-        for path, _, files in sorted(os.walk(root / folder)):
-            for name in sorted(files):
-                if name.endswith(".py"):
-                    info = os.stat(os.path.join(path, name))
-                    digest.update(f"{name} {info.st_size} {info.st_mtime_ns}\n".encode())
-    return digest.hexdigest()[:16]
+    lines = [line for folder in SOURCES for line in sorted(_files(root / folder))]
+    return hashlib.sha256("\n".join([__version__, *lines]).encode()).hexdigest()[:16]
+
+
+def _files(folder: str | Path) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.endswith(".py"):
+                info = entry.stat()
+                yield f"{entry.name} {info.st_size} {info.st_mtime_ns}"
+            elif entry.is_dir() and entry.name != "__pycache__":
+                yield from _files(entry.path)

@@ -101,6 +101,9 @@ def lower_group(
             if target is not None and value not in group.roots:
                 group.inlined[value] = max(group.inlined.get(value, 0), cost.get(leaf, 0))
     else:
+        for v in (v for r in group.roots if r.node is not None for v in r.node.args):
+            if isinstance(v, Value) and v.node is not None and not in_memory(v):
+                raise MustBuffer(v)  # what has no end here may be easy in kernels of its own
         raise RecursionError(
             f"the planner cut {group.roots} into more than {ATTEMPTS} pieces without an end"
         )

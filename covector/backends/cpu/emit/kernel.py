@@ -41,6 +41,8 @@ ARGUMENTS: Final = "ptr %buffers, ptr %symbols"
 #: Scratch beyond this many bytes comes from the heap: threads may have small stacks.
 STACK: Final = 32 * 1024
 ALIGN: Final = 64
+#: The symbols of a kernel that runs a range.
+BOUNDS: Final = ("first", "last")
 #: Expression nodes of a kernel up to which its caller takes it over, …
 INLINED: Final = 200
 #: … and how often its innermost statements may run.
@@ -80,15 +82,18 @@ def emit(kernel: Kernel, target: Target, name: str | None = None) -> tuple[str, 
 
 
 def emit_range(kernel: Kernel, target: Target, name: str) -> tuple[str, set[str]]:
-    """As `emit`, of a kernel of one loop: `void name(ptr buffers, ptr symbols, i64 first, i64
-    last)` runs a range of its iterations."""
+    """As `emit`, of a kernel that ends in a loop: the symbols are the bounds between which this
+    runs, and it runs on the thread that calls."""
+    *before, loop = kernel.body
+    assert isinstance(loop, For)
+    mode = "serial" if loop.mode == "parallel" else loop.mode
+    low, high = (Affine(0, ((s, 1),)) for s in BOUNDS)
+    part = For(loop.axis, low, high, loop.body, mode, loop.unroll, loop.ahead)
+    kernel = Kernel(kernel.name, kernel.buffers, [*before, part], BOUNDS)
     nest = Nest(target, lanes_of(kernel, target))
     nest.outlined = often_used(e for s in all_statements(kernel.body) for e in expressions(s))
     nest.prefix = name
-    (loop,) = kernel.body
-    assert isinstance(loop, For)
-    nest.ranged = (loop, nest.b.argument("first", I64), nest.b.argument("last", I64))
-    head = f"define void @{name}({ARGUMENTS}, i64 %first, i64 %last) nounwind"
+    head = f"define void @{name}({ARGUMENTS}) nounwind"
     text = _function(nest, kernel, kernel.body, head, nest.declared)
     made = [f"@{label}(" for label in nest.functions]
     declared = {d for d in nest.declared if not any(m in d for m in made)}

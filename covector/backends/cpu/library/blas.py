@@ -7,17 +7,12 @@ first copied to that order.
 
 from __future__ import annotations
 
-import ctypes
-import importlib.util
-import sys
-import threading
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import I8, I64, PTR
-from covector.backends.cpu.library import product
+from covector.backends.cpu.library import contraction, product
 from covector.backends.cpu.library.site import Operand, Site
 from covector.compiler.loops.program import Buffer, For, Kernel, Statement, Store
 from covector.ir.index import ZERO, Affine, affine
@@ -25,39 +20,6 @@ from covector.ir.scalar import load
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.ssa import Builder, Value
-
-_lock = threading.Lock()
-_library: Final[list[Any]] = []
-
-
-def address(name: str) -> int:
-    """Where a BLAS function is; loads the library at the first call."""
-    function = getattr(_blas(), name, None)
-    if function is None:
-        raise RuntimeError(f"scipy-openblas32 has no function {name}: is its version too old?")
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-def _blas() -> Any:
-    with _lock:
-        if not _library:
-            _library.append(_load())
-            # Its work is shared out by `product`, among the threads that run kernels.
-            _library[0].scipy_openblas_set_num_threads(1)
-    return _library[0]
-
-
-def _load() -> Any:
-    # Found, not imported: the package's own code reads metadata for longer than loading takes.
-    spec = importlib.util.find_spec("scipy_openblas32")
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError("Covector needs the package scipy-openblas32: pip install it")
-    folder = Path(spec.submodule_search_locations[0]) / "lib"
-    suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-    found = sorted(p for p in folder.iterdir() if "openblas" in p.name and p.suffix == suffix)
-    if not found:
-        raise RuntimeError(f"scipy-openblas32: no library *openblas*{suffix} in {folder}")
-    return ctypes.CDLL(str(found[0]))
 
 
 @final
@@ -76,8 +38,22 @@ class Side:
 
 
 def gemm(site: Site) -> None:
-    """`dot_general` of two operands of one type; the attribute is its dimension numbers."""
+    """`dot_general` of two operands of one type; the attribute is its dimension numbers.
+
+    By our own tiles where they are as fast; else by BLAS, and then what follows.
+    """
     ((contract, batch),) = site.attributes
+    x, y = site.inputs
+    shape = contraction.product_of(x.dtype, [x.shape, y.shape], contract, batch)
+    if contraction.suits(shape, site.host.target):
+        contraction.call(site, shape)
+        return
+    _by_blas(site, contract, batch)
+    for f in site.followers:
+        site.host.run_kernel(f.kernel, f.pointers)
+
+
+def _by_blas(site: Site, contract: Any, batch: Any) -> None:
     x, y = site.inputs
     (out,) = site.outputs
     b = site.host.b

@@ -11,13 +11,20 @@ import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from covector.backends.cpu.assemble import module_text
-from covector.backends.cpu.emit.statements import SYMBOL
 from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code
+from covector.backends.cpu.library.phases import (
+    DECLARED,
+    LEAST,
+    PARAMETERS,
+    PIECES,
+    Phase,
+    entry,
+)
 from covector.backends.cpu.library.tiles import Axis, Sums, Tile, collapsed, place, smaller
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from covector.backends.cpu.emit.ssa import Value
     from covector.backends.cpu.library.site import Site
@@ -25,10 +32,6 @@ if TYPE_CHECKING:
 
 #: A block's rows of lhs take about so many bytes: they stay in the second cache.
 BLOCK_BYTES: Final = 1 << 16
-#: Wanted pieces of work, if they are large enough to be worth it.
-PIECES: Final = 32
-#: Operations of the least piece: some ten microseconds of one core.
-LEAST: Final = 1 << 19
 #: Places that are summed in registers before the sums go to memory.
 PLACES: Final = 128
 #: Results of so many bytes are summed in several parts of the places.
@@ -129,49 +132,6 @@ def _call(site: Site, kind: str, g: Geometry, make: Callable[..., tuple[list[str
 _Span = tuple["Value", "Value", "Value", int]
 
 
-class _Phase(NamedTuple):
-    """A function whose work is shared out: its name, units of work, the least piece."""
-
-    name: str
-    units: int
-    quantum: int
-
-
-def _entry(name: str, nbytes: int, phases: Sequence[_Phase]) -> str:
-    """The function that is called: `pointers` are lhs, rhs, result, and room for scratch."""
-    calls = [
-        f"  call void @{SYMBOL}(ptr @{p.name}, ptr %pointers, ptr %pointers, i64 0, i64 {p.units}, "
-        f"i64 {p.quantum})"
-        if p.quantum < p.units
-        else f"  call void @{p.name}(ptr %pointers, ptr %pointers, i64 0, i64 {p.units})"
-        for p in phases
-    ]
-    return "\n".join(
-        [
-            f"define void @{name}(ptr %pointers) nounwind {{",
-            f"  %given = call ptr @malloc(i64 {nbytes + 64})",
-            "  %number = ptrtoint ptr %given to i64",
-            "  %after = add i64 %number, 63",
-            "  %aligned = and i64 %after, -64",
-            "  %room = inttoptr i64 %aligned to ptr",
-            "  %place = getelementptr ptr, ptr %pointers, i64 3",
-            "  store ptr %room, ptr %place, align 8",
-            *calls,
-            "  call void @free(ptr %given)",
-            "  ret void",
-            "}",
-        ]
-    )
-
-
-_DECLARED: Final = (
-    f"declare void @{SYMBOL}(ptr, ptr, ptr, i64, i64, i64)",
-    "declare ptr @malloc(i64)",
-    "declare void @free(ptr)",
-)
-_PARAMETERS: Final = {"pointers": "p", "unused": "p", "low": "n", "high": "n"}
-
-
 def _pointers(c: Code) -> list[Value]:
     return [c.load(c.parameters[0], k, PTR) for k in range(4)]
 
@@ -198,16 +158,16 @@ def rows_text(name: str, g: Geometry, target: Target) -> tuple[list[str], set[st
     units = g.groups * blocks * chunks
     least = max(1, round(LEAST * chunks / (work * block)))
     phases = [
-        _Phase(f"{name}.pack", g.depth, max(1, (1 << 18) // (tile.packed * g.groups * size))),
-        _Phase(f"{name}.part", units, least),
+        Phase(f"{name}.pack", g.depth, max(1, (1 << 18) // (tile.packed * g.groups * size))),
+        Phase(f"{name}.part", units, least),
     ]
-    entry = _entry(name, g.groups * g.depth * tile.packed * size, phases)
-    return [pack, part, entry], {*packing, *declared, *_DECLARED}
+    whole = entry(name, g.groups * g.depth * tile.packed * size, phases)
+    return [pack, part, whole], {*packing, *declared, *DECLARED}
 
 
 def _pack(name: str, g: Geometry, tile: Tile) -> tuple[str, set[str]]:
     """Copies rhs into panels: [group, panel, depth, columns of a panel]."""
-    c = Code(name, _PARAMETERS)
+    c = Code(name, PARAMETERS)
     _, source, _, room = _pointers(c)
     b, lanes = c.b, tile.lanes
     vector, depth = tile.real.of(lanes), g.depth
@@ -250,7 +210,7 @@ def _rows_part(
     chunks: int,
 ) -> tuple[str, set[str]]:  # fmt: skip
     """Pieces of work: [group, block of tiles, chunk of panels]."""
-    c = Code(name, _PARAMETERS)
+    c = Code(name, PARAMETERS)
     x, _, out, room = _pointers(c)
     b = c.b
     at_places, in_window = collapsed(g.at_places), collapsed(g.in_window)
@@ -321,23 +281,23 @@ def taps_text(name: str, g: Geometry, target: Target) -> tuple[list[str], set[st
     blocks = -(-tiles // block)
     part, declared = _taps_part(f"{name}.part", g, tile, outer, parts, tiles, block, blocks)
     units = g.groups * blocks * parts
-    phases = [_Phase(f"{name}.part", units, max(1, LEAST * units // work))]
+    phases = [Phase(f"{name}.part", units, max(1, LEAST * units // work))]
     functions = [part]
     if parts > 1:
         total, more = _total(f"{name}.total", tile, result, parts)
         functions.append(total)
         declared |= more
         vectors = -(-result // tile.lanes)
-        phases.append(_Phase(f"{name}.total", vectors, (1 << 16) // parts))
-    functions.append(_entry(name, parts * result * size if parts > 1 else 0, phases))
-    return functions, {*declared, *_DECLARED}
+        phases.append(Phase(f"{name}.total", vectors, (1 << 16) // parts))
+    functions.append(entry(name, parts * result * size if parts > 1 else 0, phases))
+    return functions, {*declared, *DECLARED}
 
 
 def _taps_part(
     name: str, g: Geometry, tile: Tile, outer: int, parts: int, tiles: int, block: int, blocks: int
 ) -> tuple[str, set[str]]:
     """Pieces of work: [group, part of the places, block of tiles]."""
-    c = Code(name, _PARAMETERS)
+    c = Code(name, PARAMETERS)
     x, y, result, room = _pointers(c)
     b = c.b
     *around, along = g.at_places
@@ -457,7 +417,7 @@ def _clear(
 
 def _total(name: str, tile: Tile, count: int, parts: int) -> tuple[str, set[str]]:
     """Adds the parts up, in order; units are vectors."""
-    c = Code(name, _PARAMETERS)
+    c = Code(name, PARAMETERS)
     _, _, out, room = _pointers(c)
     b, lanes = c.b, tile.lanes
 

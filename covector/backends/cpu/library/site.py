@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
 from covector.backends.cpu.emit.types import PARTS, element
 
@@ -44,13 +45,28 @@ class Operand:
         return 2 * element(parts).size if parts else element(self.dtype).size
 
 
+class Follower(NamedTuple):
+    """A kernel that runs after the routine, or part by part of its result: of one loop of `trips`
+    iterations, a range of which runs when the same share of the result is there."""
+
+    kernel: Kernel
+    trips: int
+    pointers: list[Value]
+
+
 @final
 class Site:
-    """One call of a routine."""
+    """One call of a routine; `followers`: what it runs on each part of its result."""
 
-    __slots__ = ("attributes", "host", "inputs", "outputs")
+    __slots__ = ("attributes", "followers", "host", "inputs", "outputs")
 
     def __init__(
-        self, host: Host, inputs: list[Operand], outputs: list[Operand], attributes: tuple[Any, ...]
+        self,
+        host: Host,
+        inputs: list[Operand],
+        outputs: list[Operand],
+        attributes: tuple[Any, ...],
+        followers: Sequence[Follower] = (),
     ) -> None:
         self.host, self.inputs, self.outputs, self.attributes = host, inputs, outputs, attributes
+        self.followers = tuple(followers)

@@ -1,4 +1,4 @@
-"""Tiles of products for convolutions: some rows times some vectors of columns, all in registers.
+"""Tiles of products: some rows times some vectors of columns, all in registers.
 
 Sums of outer products: a number of each row, times whole vectors of a panel of columns.  Rows are
 read where they lie; no patches are copied.  As in K. Goto, R. van de Geijn, "Anatomy of
@@ -178,6 +178,24 @@ class Sums:
             )
         return sums
 
+    def many(
+        self, sums: list[Value], panel: Value, count: Value, step: Value, leap: int
+    ) -> list[Value]:
+        """As `run`, for numbers that the machine code is told."""
+        c, b = self.c, self.c.b
+        whole = b.bin("and", count, b.int(-_UNROLL))
+
+        def trip(i: Value, each: int, *now: Value) -> list[Value]:
+            values = list(now)
+            here, there = b.mul(i, step), b.mul(i, b.int(leap))
+            for k in range(each):
+                values = self.add(values, here, panel, b.add(there, b.int(k * leap)))
+                here = b.add(here, step)
+            return values
+
+        sums = c.loop(0, whole, lambda i, *v: trip(i, _UNROLL, *v), sums, step=_UNROLL)
+        return c.loop(whole, count, lambda i, *v: trip(i, 1, *v), sums)
+
     def nest(
         self, sums: list[Value], at: Value, panel: Value, line: Value, axes: Sequence[Axis],
         leap: int,
@@ -226,7 +244,7 @@ class Sums:
                 continue
             whole = b.const(0.0, self.vector)
             done = 0
-            for n in _powers(have):
+            for n in powers(have):
                 part = read(v * lanes + done, n)
                 for k in range(n):
                     whole = b.insert(whole, b.extract(part, k), done + k, lanes)
@@ -244,13 +262,13 @@ class Sums:
                 if have == lanes:
                     c.store(row, v * lanes, value)
                     continue
-                for n in _powers(have):
+                for n in powers(have):
                     part = b.shuffle(value, None, range(done, done + n)) if n > 1 else b.extract(
                         value, done)  # fmt: skip
                     c.store(row, v * lanes + done, part)
                     done += n
 
 
-def _powers(n: int) -> list[int]:
+def powers(n: int) -> list[int]:
     """Powers of two, falling, whose sum is `n`."""
     return [1 << k for k in reversed(range(n.bit_length())) if n >> k & 1]

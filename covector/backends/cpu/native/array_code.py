@@ -53,6 +53,7 @@ FALLBACK_FLOAT = 2
 FALLBACK_INT = 3
 FALLBACK_INDEX = 4
 FALLBACK_BOOL = 5
+FALLBACK_READY = 6
 
 ON_STACK = 448  # words; more come from the heap
 
@@ -407,6 +408,15 @@ def array_item(self: word, args: word, count: word) -> word:
         if PyErr_Occurred() != 0:
             return 0
     return with_self(FALLBACK_ITEM, self, args, count, 0)
+
+
+def array_ready(self: word, nothing: word) -> word:
+    """`block_until_ready`, METH_NOARGS."""
+    buffer = Array(self).buffer
+    if buffer != 0 and buffer.type == context.buffer_type:
+        Py_IncRef(self)
+        return self
+    return with_self(FALLBACK_READY, self, 0, 0, 0)
 
 
 def array_float(self: word) -> word:

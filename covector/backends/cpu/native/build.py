@@ -8,7 +8,6 @@ import importlib
 import json
 import platform
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +23,7 @@ from . import capi, language, translate
 #: The files of the program, in the order of reading.
 FILES: Final = (
     "structs", "pool_code", "array_code", "match_code", "result_code", "entry_code",
-    "entry_type_code", "operator_code", "sequence_code",
+    "entry_type_code", "operator_code", "sequence_code", "at_code",
 )  # fmt: skip
 
 
@@ -33,7 +32,7 @@ def supported() -> bool:
     return (
         platform.python_implementation() == "CPython"
         and sys.maxsize > 2**32
-        and not sysconfig.get_config_var("Py_GIL_DISABLED")
+        and "free-threading" not in sys.version
         and object.__basicsize__ == 16
         and _slice_parts() == (7, 8, 9)
         and not hasattr(sys, "getobjects")  # a build that traces references has a longer head
@@ -81,11 +80,9 @@ def _read(name: str) -> str:
 
 
 def _cache_key() -> str:
-    digest = hashlib.sha256(host().fingerprint.encode())
-    digest.update(str(sys.implementation.cache_tag).encode())
-    for name in (*FILES, "language", "translate", "capi"):
-        digest.update(_read(name).encode())
-    return f"native runtime {digest.hexdigest()}"
+    # The fingerprint speaks of the source files too.
+    text = f"{host().fingerprint}\n{sys.implementation.cache_tag}"
+    return f"native runtime {hashlib.sha256(text.encode()).hexdigest()}"
 
 
 def stored_program() -> Program | None:

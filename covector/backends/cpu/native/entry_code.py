@@ -20,12 +20,13 @@ from .capi import (
     PyObject_Vectorcall,
     PyTuple_GetItem,
     PyTuple_Size,
+    memmove,
 )
-from .language import call, stack, word
-from .match_code import match, scalar
-from .pool_code import context, give_block, new_buffer, take_block
+from .language import call, load8, load32, stack, store32, word
+from .match_code import match, scalar, small_integer
+from .pool_code import context, give_block, new_buffer, no_room, take_block
 from .result_code import build, drop
-from .structs import LONG, MISS, STOP, Array, Entry, Index, Object, Pattern, Record
+from .structs import LONG, MISS, STOP, TESTED, Array, Entry, Index, Object, Pattern, Record
 
 COUNT_MASK = (1 << 62) - 1  # the flag bit of vectorcall's count is above
 MULTIPLIER = -7046029254386353131  # 2**64 divided by the golden ratio, odd
@@ -203,11 +204,47 @@ def fits(record: Record, types: word, leaves: word) -> word:
     return 1
 
 
+def try_row(pattern: Pattern, x: Array, key: word) -> word:
+    """As `try_index`, for `x[key]` by a Python integer: nothing but the row is looked at."""
+    if pattern == 0:
+        return MISS
+    buffer = x.buffer
+    if buffer == 0 or buffer.type != context.buffer_type:
+        return MISS
+    aval = x.aval
+    sharding = x.sharding
+    slot = (((sharding ^ aval) * MULTIPLIER) >> 32) & pattern.mask
+    record = Record(pattern.slots[slot])
+    while record != 0 and (record.signature[0] != aval or record.signature[1] != sharding):
+        slot = (slot + 1) & pattern.mask
+        record = Record(pattern.slots[slot])
+    if record == 0 or record.flags != 0:
+        return MISS
+    place = small_integer(key)
+    bound = record.bounds[0]
+    if place < 0:
+        place = place + bound
+    if place < 0 or place >= bound:
+        return MISS
+    kind = record.output_types
+    row = new_buffer(kind[1])
+    if row == 0:
+        return 0
+    nbytes = kind[1]
+    if nbytes == 4:
+        store32(row.address, load32(buffer.address + 4 * place))
+    else:
+        memmove(row.address, buffer.address + nbytes * place, nbytes)
+    return new_array(kind[0], row, kind[2])
+
+
 # Running.
 
 
 def run(record: Record, data: word, leaves: word, integers: word) -> word:
-    """Runs a record's program; its result, MISS, or 0 with an exception."""
+    """Runs a record's program; its result, MISS, STOP, or 0 with an exception."""
+    if record.donated != 0 and may_give_up(record, leaves) == 0:
+        return MISS
     symbols = record.symbols
     if record.integers != 0:
         symbols = stack(record.constant_symbols + record.integers)
@@ -261,7 +298,12 @@ def run_in(record: Record, data: word, leaves: word, symbols: word, frame: word)
     made = 0
     kind = record.output_types
     while made < record.outputs:
-        buffer = new_buffer(kind[1])
+        if kind[3] != 0:
+            donor = Array(leaves[kind[3] - 1])
+            buffer = donor.buffer
+            Py_IncRef(buffer)
+        else:
+            buffer = new_buffer(kind[1])
         if buffer == 0:
             break
         x = new_array(kind[0], buffer, kind[2])
@@ -269,26 +311,37 @@ def run_in(record: Record, data: word, leaves: word, symbols: word, frame: word)
             break
         at[made] = buffer.address
         outputs[made] = x
-        kind = kind + 24
+        kind = kind + 32
         made += 1
     arena = 0
     if made == record.outputs and record.arena != 0:
         arena = take_block(record.arena)
         at[made] = arena
         if arena == 0:
-            PyErr_NoMemory()
+            no_room(record.arena)
     if made < record.outputs or (record.arena != 0 and arena == 0):
         drop(outputs, made)
         return 0
     # From here on other code may run and clear the table: the record must stay.
     holder = record.holder
     Py_IncRef(holder)
-    if record.flags & LONG:
+    if record.flags & LONG or record.after != 0:
         run_long(record, buffers, symbols, leaves)
     else:
         call(record.code, buffers, symbols)
     if arena != 0:
         give_block(arena)
+    if record.after != 0:
+        done = PyObject_Vectorcall(record.after, 0, 0, 0)
+        if done == 0:
+            drop(outputs, made)
+            Py_DecRef(holder)
+            return 0
+        Py_DecRef(done)
+    if record.flags & TESTED and load8(at[made - 1]) != 0:
+        drop(outputs, made)
+        Py_DecRef(holder)
+        return STOP
     if record.donated != 0:
         give_up(record, leaves)
     result = outputs[0]
@@ -324,6 +377,35 @@ def run_long(record: Record, buffers: word, symbols: word, leaves: word) -> None
         PyMem_RawFree(held)
 
 
+def may_give_up(record: Record, leaves: word) -> word:
+    """Whether the donated arguments are arrays, passed once, and nobody else uses the memory of
+    those that a result takes over.
+    """
+    i = 0
+    while i < record.donated:
+        n = record.donated_leaves[i]
+        x = Array(leaves[n])
+        if x.type != context.array_type:
+            return 0
+        k = 0
+        while k < record.leaves:
+            if k != n and leaves[k] == leaves[n]:
+                return 0
+            k += 1
+        i += 1
+    kind = record.output_types
+    i = 0
+    while i < record.outputs:
+        if kind[3] != 0:
+            donor = Array(leaves[kind[3] - 1])
+            buffer = donor.buffer
+            if load32(buffer) != 1:  # the count of references: those to buffers are few
+                return 0
+        kind = kind + 32
+        i += 1
+    return 1
+
+
 def give_up(record: Record, leaves: word) -> None:
     """Marks the donated arguments as deleted."""
     i = 0
@@ -331,7 +413,7 @@ def give_up(record: Record, leaves: word) -> None:
         x = Array(leaves[record.donated_leaves[i]])
         if x.type == context.array_type:
             buffer = x.buffer
-            Py_IncRef(context.deleted)
-            x.buffer = context.deleted
+            Py_IncRef(record.mark)
+            x.buffer = record.mark
             Py_DecRef(buffer)
         i += 1

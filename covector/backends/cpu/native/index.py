@@ -10,6 +10,8 @@ import ctypes
 from collections.abc import Iterable
 from typing import Any, Final
 
+from covector.runtime.native import ROW
+
 from . import structs
 from .build import ctypes_structure
 
@@ -79,8 +81,8 @@ class NativeRecord:
         hidden = [x.buffer for x in code.hidden]
         outputs = [
             value
-            for aval, sharding in zip(record.out_avals, out_shardings, strict=True)
-            for value in (id(aval), aval.nbytes, _pointer(sharding))
+            for n, (aval, sharding) in enumerate(zip(record.out_avals, out_shardings, strict=True))
+            for value in (id(aval), aval.nbytes, _pointer(sharding), record.taken.get(n, -1) + 1)
         ]
         steps = None if record.result is None else Steps(record.result)
         arrays = {
@@ -99,10 +101,12 @@ class NativeRecord:
             constant_symbols=len(code.symbols),
             integers=len(record.bounds),
             arena=code.arena,
-            flags=structs.LONG if _nanoseconds(record) >= RELEASE_FROM else 0,
+            flags=_flags(record),
             donated=len(record.donated),
+            mark=_pointer(record.mark),
             result=0 if steps is None else steps.address,
             result_steps=0 if steps is None else steps.count,
+            after=0 if code.after is None else id(code.after),
             holder=id(self),
             **{name: _address(array) for name, array in arrays.items()},
         )
@@ -110,10 +114,15 @@ class NativeRecord:
         self.address = _address(self.memory)
 
 
+def _flags(record: Any) -> int:
+    long = structs.LONG if _nanoseconds(record) >= RELEASE_FROM else 0
+    return long | (structs.TESTED if record.tested else 0)
+
+
 def _nanoseconds(record: Any) -> float:
-    """How long a run takes: as the code says, else as long as its memory takes to pass."""
+    """How long a run takes: as the code says, and at least as its memory takes to pass."""
     moved = sum(aval.nbytes for aval in (*record.in_avals, *record.out_avals))
-    return record.code.nanoseconds or moved / BYTES_PER_NANOSECOND
+    return max(record.code.nanoseconds, moved / BYTES_PER_NANOSECOND)
 
 
 def _pointer(x: Any) -> int:
@@ -187,7 +196,9 @@ class NativeIndex:
         self.patterns = tuple(patterns)
         self.table = words(p.address for p in self.patterns)
         self.memory = ctypes_structure(structs.Index)(
-            count=len(self.patterns), patterns=_address(self.table)
+            count=len(self.patterns),
+            patterns=_address(self.table),
+            rows=next((p.address for p in self.patterns if p.pattern.steps == ROW), 0),
         )
         self.address = _address(self.memory)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from .capi import Py_IncRef, PyObject_Vectorcall
-from .entry_code import try_index
+from .entry_code import try_index, try_row
 from .language import stack, word
 from .pool_code import context
 from .structs import (
@@ -14,6 +14,7 @@ from .structs import (
     SUBSCRIPT,
     Entry,
     Object,
+    Pattern,
 )
 
 
@@ -144,4 +145,10 @@ def array_invert(x: word) -> word:
 
 def array_subscript(x: word, key: word) -> word:
     """mp_subscript: `x[key]`."""
+    entry = Entry(context.operators[SUBSCRIPT])
+    known = entry != 0 and entry.index != 0
+    if known and Object(key).type == context.int_type and context.quiet[0] == 0:
+        found = try_row(Pattern(entry.index.rows), x, key)
+        if found != MISS:
+            return found
     return binary(SUBSCRIPT, x, key)

@@ -9,13 +9,15 @@ from __future__ import annotations
 from .capi import (
     Py_DecRef,
     PyErr_NoMemory,
+    PyLong_FromLongLong,
     PyMem_RawFree,
     PyMem_RawMalloc,
     PyObject_Free,
     PyObject_Init,
     PyObject_Malloc,
+    PyObject_Vectorcall,
 )
-from .language import call, instance, leading_zeros, sizeof, word
+from .language import call, instance, leading_zeros, sizeof, stack, word
 from .structs import Buffer, Context, Pool
 
 context: Context = instance(Context)
@@ -115,11 +117,21 @@ def trim(keep: word) -> word:
     return before - pool.cached
 
 
+def no_room(nbytes: word) -> word:
+    """0, with the exception set that says so."""
+    args = stack(1)
+    args[0] = PyLong_FromLongLong(nbytes)
+    if args[0] != 0:
+        PyObject_Vectorcall(context.exhausted, args, 1, 0)
+        Py_DecRef(args[0])
+    return 0
+
+
 def new_buffer(nbytes: word) -> Buffer:
-    """A new Buffer over a block of the pool; 0 with MemoryError set."""
+    """A new Buffer over a block of the pool; 0 with an exception."""
     block = take_block(nbytes)
     if block == 0:
-        return Buffer(PyErr_NoMemory())
+        return Buffer(no_room(nbytes))
     buffer = Buffer(buffer_over(block, nbytes, 0))
     if buffer == 0:
         give_block(block)

@@ -13,11 +13,12 @@ import numpy as np
 from covector import dtypes
 from covector._base.context import quiet
 from covector.ir.avals import ShapedArray
+from covector.runtime.pool import exhausted
 
 from . import structs, types
 from .build import Code, ctypes_structure, numpy_data_offset
 from .index import NativeIndex
-from .types import FASTCALL, KEYWORDS, OBJECT, ONE, READ_ONLY, SIZE, Member, Method
+from .types import FASTCALL, KEYWORDS, NONE, OBJECT, ONE, READ_ONLY, SIZE, Member, Method
 
 #: Special methods with a native form: name -> (slots of the type, native functions, fallback).
 _CONVERSIONS: Final = {
@@ -29,6 +30,7 @@ _CONVERSIONS: Final = {
 _METHODS: Final = {
     "__array__": ("array_to_numpy", FASTCALL | KEYWORDS, 0),
     "item": ("array_item", FASTCALL, 1),
+    "block_until_ready": ("array_ready", NONE, 6),
 }
 _OF_THE_AVAL: Final = ("shape", "dtype", "ndim", "size", "itemsize", "nbytes", "weak_type")
 _BINARY: Final = (
@@ -124,6 +126,8 @@ class NativeRuntime:
         self.copy_in: Callable[..., Any] = self._function("copy_in", FASTCALL)
         #: The program that runs others in sequence, see `runtime.sequence`.
         self.run_sequence = code.address("run_sequence")
+        #: Those for one row, see `runtime.rows`.
+        self.read_row, self.write_row = code.address("read_row"), code.address("write_row")
         self.wrap: Callable[..., Any] = self._function("wrap", FASTCALL)
         self.replace_buffer: Callable[[Any, Any], None] = self._function("replace_buffer", FASTCALL)
         self.adopt: Callable[[np.ndarray, int], Any] = self._function("adopt", FASTCALL)
@@ -144,7 +148,7 @@ class NativeRuntime:
             ("tuple_type", tuple), ("list_type", list), ("dict_type", dict), ("slice_type", slice),
             ("none", None),
             ("true", True), ("false", False), ("not_implemented", NotImplemented),
-            ("buffer_error", BufferError), ("type_error", TypeError),
+            ("buffer_error", BufferError), ("type_error", TypeError), ("exhausted", exhausted),
             ("array_class", np.ndarray), ("layouts", self.layouts),
             ("make_layout", self.make_layout),
         ):  # fmt: skip
@@ -209,13 +213,10 @@ class NativeRuntime:
         getter = self.code.address("attribute_of_aval")
         return types.Property(name.encode(), getter, None, doc, id(interned))
 
-    def connect(
-        self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any], deleted: Any
-    ) -> None:
+    def connect(self, resolve: Callable[[Any], Any], from_numpy: Callable[[Any], Any]) -> None:
         """What native code needs of Python: see `covector.runtime.native.Native`."""
         self._point("from_numpy", from_numpy)
         self._point("resolve", resolve)
-        self._point("deleted", deleted)
 
     def set_method(self, name: str, method: Any) -> bool:
         """Takes the Python function behind a native special method; False if `name` is none."""
@@ -262,6 +263,28 @@ class NativeRuntime:
             flags=flags,
             namespace=namespace,
         )
+
+    def helper_type(self, helper: type, update: type) -> Any:
+        """`helper` and the making of `update` natively; the descriptor that gives helpers."""
+        address = self.code.address
+        made = types.make_type(
+            f"{helper.__module__}.{helper.__qualname__}",
+            structs.Helper.size(),
+            {"tp_dealloc": address("helper_free"), "mp_subscript": address("helper_subscript")},
+            [Member(b"array", OBJECT, structs.Helper.offset("array"), READ_ONLY, None)],
+            flags=types.DISALLOW_INSTANTIATION,
+            namespace=types.attributes(helper, frozenset({"__init__", "__getitem__"})),
+        )
+        self._point("helper_type", made)
+        self._point("update_type", update)
+        descriptor = types.make_type(
+            f"{helper.__module__}.Descriptor",
+            structs.Object.size(),
+            {"tp_descr_get": address("at_get")},
+            [],
+            namespace={"__doc__": helper.__doc__},
+        )
+        return descriptor()
 
     def add_record(self, entry: Any, pattern: Any, record: Any, always: bool) -> None:
         """Files a record under a pattern; always: it serves whatever the quiet word says."""

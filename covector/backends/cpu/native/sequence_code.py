@@ -1,4 +1,6 @@
-"""Native: several programs one after the other, as one program (`runtime.sequence`)."""
+"""Native: programs that need no compiler: several one after the other (`runtime.sequence`), one
+row of an array (`runtime.rows`).
+"""
 
 from __future__ import annotations
 
@@ -36,3 +38,18 @@ def run_sequence(buffers: word, symbols: word) -> None:
         else:
             call(code, room, numbers)
         steps -= 1
+
+
+def read_row(buffers: word, symbols: word) -> None:
+    """Copies row `symbols[1]` of the argument, so many bytes, to the output."""
+    nbytes = symbols[0]
+    memmove(buffers[1], buffers[0] + symbols[1] * nbytes, nbytes)
+
+
+def write_row(buffers: word, symbols: word) -> None:
+    """Copies the first argument, `symbols[0]` bytes, to the output, and the second, `symbols[1]`
+    bytes, to row `symbols[2]` of it.
+    """
+    nbytes = symbols[1]
+    memmove(buffers[2], buffers[0], symbols[0])
+    memmove(buffers[2] + symbols[2] * nbytes, buffers[1], nbytes)

@@ -15,6 +15,7 @@ STOP: Final = 2  # as MISS, and the index may be gone
 
 # Flags of a record.
 LONG: Final = 1  # worth releasing the interpreter lock
+TESTED: Final = 2  # where the last output is not 0, the fallback makes the call
 
 # Places in `Context.operators`; the fallback of place i is at OPERATOR_FALLBACKS + 2 i, its
 # reflected form at + 1.
@@ -75,6 +76,12 @@ class Array(Object):
     weakrefs: word
 
 
+class Helper(Object):
+    """`x.at`."""
+
+    array: word
+
+
 class Layout(Struct):
     """What native code needs to know of an aval."""
 
@@ -98,7 +105,7 @@ class Record(Struct):
     hidden: word  # number of captured buffers
     hidden_data: word
     outputs: word  # their number
-    output_types: word  # (aval, bytes, sharding) an output
+    output_types: word  # (aval, bytes, sharding, 1 + the leaf whose memory it is in or 0) an output
     code: word
     symbols: word  # addresses of the constant ones
     constant_symbols: word  # their number
@@ -108,8 +115,10 @@ class Record(Struct):
     flags: word
     donated: word  # number of arguments given up
     donated_leaves: word
+    mark: word  # what these hold afterwards
     result: word  # steps, or 0 for a single array
     result_steps: word
+    after: word  # called when a run has ended, where the program calls Python; or 0
     holder: word  # the Python object that keeps all this alive
 
 
@@ -134,6 +143,7 @@ class Index(Struct):
 
     count: word
     patterns: word
+    rows: word  # the pattern of `x[i]` by an integer (`runtime.rows`), or 0
 
 
 class Entry(Object):
@@ -189,11 +199,13 @@ class Context(Struct):
     make_layout: word  # the function that adds one
     from_numpy: word  # makes an array of a NumPy array
     resolve: word  # waits for, or refuses, an array without memory
-    deleted: word  # what a donated array holds
     fallbacks: word  # Python functions by slot
     operators: word  # entries by operator, as in FIRST_* below
+    helper_type: word  # of `x.at`
+    update_type: word  # the named tuple (array, index) that `x.at[index]` is
     not_implemented: word
     buffer_error: word
     type_error: word
+    exhausted: word  # raises: there is no memory for so many bytes
     array_data: word  # offset of the data pointer in NumPy's array object
     array_class: word  # numpy.ndarray

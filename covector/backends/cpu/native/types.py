@@ -36,6 +36,7 @@ READ_ONLY: Final = 1
 # methodobject.h
 FASTCALL: Final = 0x80
 KEYWORDS: Final = 0x02
+NONE: Final = 0x04  # METH_NOARGS
 ONE: Final = 0x08  # METH_O
 
 

@@ -1,0 +1,97 @@
+"""Compiled programs as bytes (*bundles*) and as callable code: what a new process needs of them.
+
+A bundle is a small table and a few object files (a program's driver, its kernels, library code);
+it loads without emitting or parsing anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any, Final, final
+
+from covector.backends.cpu import openblas
+from covector.backends.cpu.link import CompiledModule, helpers_in, link
+from covector.backends.cpu.target import Target, host
+
+MAGIC: Final = b"covector-bundle-3\n"
+
+
+@final
+class CompiledKernel:
+    """`void f(ptr buffers, ptr symbols)` at `address`; the code lives as long as this."""
+
+    __slots__ = ("__weakref__", "_module", "address")
+
+    def __init__(self, module: CompiledModule, name: str) -> None:
+        self._module = module
+        self.address = module.address(name)
+
+
+@final
+class CompiledProgram:
+    """`void program(ptr buffers, ptr symbols)` at `address`, over inputs, outputs, arena.
+
+    `arena`: bytes it needs.  `nanoseconds`: estimated time of a run.  `bundle`: itself as bytes,
+    for `load_program`.  `meta`: what its maker wrote beside it.  The code lives as long as this.
+    """
+
+    __slots__ = ("_module", "address", "arena", "bundle", "code_bytes", "meta", "nanoseconds")
+
+    def __init__(
+        self, bundle: bytes, table: dict[str, Any], images: list[bytes], given: Mapping[str, int]
+    ) -> None:
+        imports = [name for name in table["imports"] if name not in given]
+        symbols = openblas.resolve(imports)
+        self._module = link(images, [table["entry"]], {**symbols, **given}, table.get("helpers"))
+        self.address = self._module.address(table["entry"])
+        self.arena: int = table["arena"]
+        self.meta: Any = table["meta"]
+        self.nanoseconds: int = table["nanoseconds"]
+        self.bundle = bundle
+        self.code_bytes = sum(map(len, images))
+
+
+_linked: Final[weakref.WeakValueDictionary[str, CompiledKernel]] = weakref.WeakValueDictionary()
+
+
+def linked_kernel(name: str, image: Callable[[], bytes]) -> CompiledKernel:
+    """The kernel called `name`, linked once; `image` gives its object file."""
+    found = _linked.get(name)
+    if found is None:
+        found = _linked.setdefault(name, CompiledKernel(link([image()], [name]), name))
+    return found
+
+
+def load_program(bundle: bytes, symbols: Mapping[str, int] | None = None) -> CompiledProgram | None:
+    """A compiled program from its bundle; None if these bytes are not one of this version.
+
+    `symbols`: as of `compile_program`.
+    """
+    if not bundle.startswith(MAGIC):
+        return None
+    end = bundle.index(b"\n", len(MAGIC))
+    table = json.loads(bundle[len(MAGIC) : end])
+    images, at = [], end + 1
+    for size in table["sizes"]:
+        images.append(bundle[at : at + size])
+        at += size
+    if at != len(bundle):
+        return None
+    return CompiledProgram(bundle, table, images, symbols or {})
+
+
+def program_key(text: str, target: Target | None = None) -> str:
+    """A key for the disk cache: of whatever names a program, for this machine and version."""
+    digest = hashlib.sha256((target or host()).fingerprint.encode())
+    digest.update(text.encode())
+    return "p" + digest.hexdigest()
+
+
+def packed(table: dict[str, Any], images: list[bytes]) -> bytes:
+    """The bundle of a table and object files."""
+    found = {"helpers": helpers_in(images), "sizes": list(map(len, images))}
+    head = json.dumps({**table, **found}, separators=(",", ":"))
+    return b"".join([MAGIC, head.encode(), b"\n", *images])
