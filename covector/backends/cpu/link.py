@@ -123,7 +123,10 @@ _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 def _jit(target: Target, number: int) -> Any:
     if number % LIBRARIES == 0:
-        _state["jit"] = llvm.create_lljit_compiler(target.machine())
+        # JITLink puts code and its constants side by side.  The older linker, which Windows still
+        # needs, may not, in a process that has much memory: farther than an instruction reaches.
+        near = platform.system() != "Windows"
+        _state["jit"] = llvm.create_lljit_compiler(target.machine(), use_jit_link=near)
     return _state["jit"]
 
 
