@@ -5,6 +5,7 @@ Warnings are errors by pyproject.toml. Set up at import, before any test module 
 
 import os
 import shutil
+import signal
 import tempfile
 from typing import Any
 
@@ -81,3 +82,11 @@ def compare(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 0.0
 def assert_close():
     """`assert_close(actual, expected, rtol=1e-5, atol=0)`; see `compare`."""
     return compare
+
+
+@pytest.fixture
+def interruptible():
+    """As for a program that a user started: what a shell started beside itself ignores Ctrl-C."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

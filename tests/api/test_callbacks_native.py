@@ -259,6 +259,7 @@ def test_exceptions_of_every_kind(kind: type[BaseException]) -> None:
         f(1.0)
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_while_the_program_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     # Python notices it as the callback begins, before anything of ours can catch it.
     ignored: list[Any] = []

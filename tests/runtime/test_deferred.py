@@ -324,6 +324,7 @@ def test_nan_checks_raise_at_the_call(everything):
         cv.jit(jnp.log)(-1.0)
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.skipif(os.name != "posix", reason="sends a signal")
 def test_waiting_can_be_interrupted(gated):
     y = gated.start()
