@@ -74,8 +74,21 @@ class Nest:
         found = memo.get(root) or fresh.get(root)
         if found is not None:
             return found
+        self._compute(root, [env])
+        return memo[root] if root in memo else fresh[root]
+
+    def together(self, root: Expr, envs: list[Env]) -> None:
+        """Computes `root` for several instances, node by node: their chains of dependent
+        instructions lie side by side, as a core that looks a few hundred ahead can use them."""
+        if len(envs) > 1:  # for a single one, whoever asks for it computes it
+            for part in self.plain(root):
+                self._compute(part, envs)
+
+    def _compute(self, root: Expr, envs: list[Env]) -> None:
         self._settle(root)
-        unstable, stack = self._unstable, [root]
+        first, *others = envs
+        memo, fresh, unstable = first.memo, first.fresh, self._unstable
+        stack = [root]
         while stack:
             node = stack[-1]
             if node in memo or node in fresh:
@@ -87,34 +100,10 @@ class Nest:
             if waiting:
                 stack.extend(reversed(waiting))
                 continue
-            (fresh if node in unstable else memo)[node] = self._node(node, env)
+            (fresh if node in unstable else memo)[node] = self._node(node, first)
+            for env in others:
+                self._value(node, env)
             stack.pop()
-        return memo[root] if root in memo else fresh[root]
-
-    def together(self, root: Expr, envs: list[Env]) -> None:
-        """Computes `root` for several instances, node by node: their chains of dependent
-        instructions lie side by side, as a core that looks a few hundred ahead can use them."""
-        first, *others = envs
-        if not others:
-            return  # whoever asks for it computes it
-        memo, fresh, unstable = first.memo, first.fresh, self._unstable
-        for part in self.plain(root):
-            self._settle(part)
-            stack = [part]
-            while stack:
-                node = stack[-1]
-                if node in memo or node in fresh:
-                    stack.pop()
-                    continue
-                inside = node.args[::2] if node.op == "select_rare" else self._inside(node)
-                waiting = [c for c in inside if c not in memo and c not in fresh]
-                if waiting:
-                    stack.extend(reversed(waiting))
-                    continue
-                (fresh if node in unstable else memo)[node] = self._node(node, first)
-                for env in others:
-                    self._value(node, env)
-                stack.pop()
 
     def lifted(self, root: Expr, env: Env) -> Value:
         """As `value`, with all the lanes of this instance."""
