@@ -5,6 +5,7 @@
 #   make bench   compare with JAX and NumPy; writes benchmarks/RESULTS.md
 #   make test-matrix  every pair of transformations beside JAX, and many triples: most of an hour
 #   make fuzz    the random-program tests with many more examples
+#   make oracle  ask JAX everything that the tests compare with, anew, for hours; writes tests/answers
 #   make clean   remove what these targets made
 # Another interpreter: make test PYTHON=python3.13
 
@@ -20,7 +21,7 @@ endif
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
-.PHONY: help demo test test-matrix check bench fuzz clean
+.PHONY: help demo test test-matrix check bench fuzz oracle clean
 
 help:
 	@$(PYTHON) -c "print(''.join(l[1:] for l in open('Makefile') if l.startswith('#   make')), end='')"
@@ -29,7 +30,7 @@ demo: $(VENV)/examples.stamp
 	$(PY) examples/digits.py
 
 test: $(VENV)/test.stamp
-	$(PY) -m pytest -n auto
+	$(PY) -m pytest -n auto --dist worksteal
 
 check: $(VENV)/dev.stamp
 	$(PY) -m ruff format --check .
@@ -42,10 +43,15 @@ bench: $(VENV)/bench.stamp
 
 test-matrix: export COVECTOR_MATRIX = all
 test-matrix: $(VENV)/test.stamp
-	$(PY) -m pytest -n auto tests/matrix
+	$(PY) -m pytest -n auto --dist worksteal tests/matrix
 
 fuzz: $(VENV)/test.stamp
 	$(PY) -m pytest -n auto --hypothesis-profile=fuzz tests/fuzz
+
+oracle: export COVECTOR_ORACLE = write
+oracle: export COVECTOR_MATRIX = all
+oracle: $(VENV)/test.stamp
+	$(PY) -m pytest -n auto --dist worksteal
 
 clean:
 	$(PYTHON) -c "import shutil; [shutil.rmtree(d, ignore_errors=True) for d in '$(VENV) build dist .pytest_cache .ruff_cache .hypothesis'.split()]"

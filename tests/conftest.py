@@ -3,6 +3,7 @@
 Warnings are errors by pyproject.toml. Set up at import, before any test module imports Covector.
 """
 
+import gc
 import os
 import shutil
 import signal
@@ -12,6 +13,8 @@ from typing import Any
 import hypothesis
 import numpy as np
 import pytest
+
+from tests import oracle
 
 # One fresh kernel cache for the run, shared by its xdist workers (which inherit the variables): no
 # test sees what an earlier run compiled, and the user's own cache stays untouched. `mkdtemp` also
@@ -40,9 +43,15 @@ hypothesis.settings.load_profile("ci")
 FLOAT0 = np.dtype([("float0", "V")])
 
 
+def pytest_collection_finish() -> None:
+    # Twenty thousand tests and the oracle's modules stay to the end: look at them less often.
+    gc.set_threshold(10_000, 20, 100)
+
+
 def pytest_unconfigure() -> None:
     if not IS_WORKER:
         shutil.rmtree(os.environ[CACHE_VARIABLES[0]], ignore_errors=True)
+        oracle.bind()
 
 
 @pytest.fixture(scope="session")

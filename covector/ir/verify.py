@@ -27,58 +27,68 @@ def verify(jaxpr: Jaxpr | ClosedJaxpr) -> None:
     covector.errors.JaxprTypeError: a result is never defined...
     """
     if isinstance(jaxpr, ClosedJaxpr):
-        _check(len(jaxpr.consts) == len(jaxpr.jaxpr.constvars), jaxpr.jaxpr,
-               "constants and their variables are not equally many")  # fmt: skip
+        if len(jaxpr.consts) != len(jaxpr.jaxpr.constvars):
+            raise _broken(jaxpr.jaxpr, "constants and their variables are not equally many")
         jaxpr = jaxpr.jaxpr
     defined: set[Var] = set()
-    _define([*jaxpr.constvars, *jaxpr.invars], defined, jaxpr, "the arguments")
+    _define([*jaxpr.constvars, *jaxpr.invars], defined, jaxpr, None)
     for n, eqn in enumerate(jaxpr.eqns):
-        where = f"equation {n} ({eqn.op})"
-        _check_operands(eqn.invars, defined, jaxpr, f"an operand of {where}")
-        _check_types(eqn, jaxpr, where)
-        _define(eqn.outvars, defined, jaxpr, where)
+        _check_operands(eqn.invars, defined, jaxpr, n)
+        _check_types(eqn, jaxpr, n)
+        _define(eqn.outvars, defined, jaxpr, n)
         for value in eqn.op.params.values():
             for nested in _programs(value):
                 verify(nested)
-    _check_operands(jaxpr.outvars, defined, jaxpr, "a result")
+    _check_operands(jaxpr.outvars, defined, jaxpr, None)
 
 
-def _check(holds: bool, jaxpr: Jaxpr, complaint: str) -> None:
-    if not holds:
-        raise JaxprTypeError(f"{complaint}, in\n{jaxpr}")
+def _broken(jaxpr: Jaxpr, complaint: str) -> JaxprTypeError:
+    return JaxprTypeError(f"{complaint}, in\n{jaxpr}")
 
 
-def _define(variables: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, where: str) -> None:
+def _place(jaxpr: Jaxpr, n: int) -> str:
+    # Only for what is broken: an operation that holds programs has a long name.
+    return f"equation {n} ({jaxpr.eqns[n].op})"
+
+
+def _define(variables: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, n: int | None) -> None:
     for v in variables:
         if isinstance(v, Var):
-            _check(v not in defined, jaxpr, f"{where}: a variable is defined twice")
+            if v in defined:
+                where = "the arguments" if n is None else _place(jaxpr, n)
+                raise _broken(jaxpr, f"{where}: a variable is defined twice")
             defined.add(v)
 
 
-def _check_operands(atoms: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, what: str) -> None:
+def _check_operands(atoms: Sequence[Any], defined: set[Var], jaxpr: Jaxpr, n: int | None) -> None:
     for v in atoms:
         if isinstance(v, Literal):
             scalar = np.asarray(v.val)
             legal = scalar.shape == v.aval.shape == () and (
                 scalar.dtype == dtypes.physical_dtype(v.aval.dtype)
             )
-            _check(legal, jaxpr, f"{what} is {scalar!r}, declared as {v.aval.str_short()}")
+            complaint = None if legal else f"is {scalar!r}, declared as {v.aval.str_short()}"
         else:
-            _check(v in defined, jaxpr, f"{what} is never defined, or only later")
+            complaint = None if v in defined else "is never defined, or only later"
+        if complaint is not None:
+            what = "a result" if n is None else f"an operand of {_place(jaxpr, n)}"
+            raise _broken(jaxpr, f"{what} {complaint}")
 
 
-def _check_types(eqn: Equation, jaxpr: Jaxpr, where: str) -> None:
+def _check_types(eqn: Equation, jaxpr: Jaxpr, n: int) -> None:
     given: list[ShapedArray] = [v.aval for v in eqn.invars]
     try:
         out = eqn.op.result(*given)
     except (TypeError, ValueError) as error:
-        raise JaxprTypeError(f"{where} refuses its operands: {error}, in\n{jaxpr}") from error
+        raise _broken(jaxpr, f"{_place(jaxpr, n)} refuses its operands: {error}") from error
     wanted = list(out) if eqn.op.multiple_results else [out]
     declared = [v.aval for v in eqn.outvars]
     same = len(wanted) == len(declared) and all(
         a.strong() is b.strong() for a, b in zip(wanted, declared, strict=True)
     )
-    _check(same, jaxpr, f"{where} gives {_types(wanted)}, declared as {_types(declared)}")
+    if not same:
+        told = f"gives {_types(wanted)}, declared as {_types(declared)}"
+        raise _broken(jaxpr, f"{_place(jaxpr, n)} {told}")
 
 
 def _types(avals: Iterable[ShapedArray]) -> str:

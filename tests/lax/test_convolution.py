@@ -11,6 +11,7 @@ import pytest
 
 import covector as cv
 from covector import lax
+from tests.oracle import answer, given
 
 jax = pytest.importorskip("jax", reason="the oracle: pip install jax==0.10.2")
 
@@ -22,7 +23,7 @@ NHWC = ("NHWC", "HWIO", "NHWC")
 def outcome(call: Callable[[Any], Any], lib: Any) -> Any:
     """What a call gives, or the type of what it raises."""
     try:
-        return call(lib.lax)
+        return given("lax", lambda: call(lib.lax)) if lib is jax else call(lib.lax)
     except Exception as error:
         return type(error)
 
@@ -44,7 +45,7 @@ SAME_RESULTS: list[Callable[[Any], Any]] = [
 
 @pytest.mark.parametrize("case", range(len(SAME_RESULTS)))
 def test_results(case: int) -> None:
-    ours, theirs = (SAME_RESULTS[case](lib.lax) for lib in (cv, jax))
+    ours, theirs = SAME_RESULTS[case](lax), answer("lax", lambda: SAME_RESULTS[case](jax.lax))
     assert ours.dtype == theirs.dtype
     np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-3)
 

@@ -11,6 +11,7 @@ import pytest
 
 import covector as cv
 from covector import lax, tree
+from tests import oracle
 
 jax_lax = pytest.importorskip("jax.lax", reason="the oracle: pip install jax==0.10.2")
 
@@ -481,7 +482,9 @@ def outcome(expression, names):
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return None, eval(expression, names)
+            if names["lax"] is lax:
+                return None, eval(expression, names)
+            return None, oracle.given("lax", lambda: eval(expression, names))
     except Exception as error:
         builtin = next(t for t in type(error).__mro__ if t.__module__ == "builtins")
         return builtin, f"{type(error).__name__}: {error}"

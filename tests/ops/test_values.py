@@ -11,6 +11,7 @@ from covector.ir.op import Op, has_rule
 from covector.ops import _check
 from tests.ops.filling import avals, describe, fill
 from tests.ops.vector_ask import run_cumulate, run_kernel
+from tests.oracle import answer
 
 jax = pytest.importorskip("jax", reason="the oracle: pip install jax==0.10.2")
 lax = jax.lax
@@ -95,9 +96,11 @@ def test_result_and_numpy_equal_the_oracle(name):
     arguments = [fill(s) for s in samples]
     with jax.enable_x64(True), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # complex to real
-        wanted = jax.jit(
-            lambda many: [oracle(s.op, *xs) for s, xs in zip(samples, many, strict=True)]
-        )(arguments)
+        wanted = answer(
+            "ops",
+            lambda many: [oracle(s.op, *xs) for s, xs in zip(samples, many, strict=True)],
+            arguments,
+        )
     for sample, arrays, y in zip(samples, arguments, wanted, strict=True):
         out = sample.op.result(*avals(arrays, sample))
         with np.errstate(all="ignore"):
