@@ -96,12 +96,13 @@ class Config(threading.local):
         option = self.option(name)
         val = option.check(val)
         with _shared.lock:
-            old = getattr(Config, option.name)
+            old, told = getattr(Config, option.name), _Told()
             _set_global(option.name, val)
             try:
-                _notify(option, "update")
+                _notify(option, "update", told)
             except BaseException:
                 _set_global(option.name, old)
+                _take_back("update", told)
                 raise
 
     def read(self, name: str) -> Any:
@@ -139,7 +140,8 @@ class Config(threading.local):
         """Calls ``callback(option, event)`` after every change; returns a function that stops it.
 
         The event is ``"update"`` (process-wide), ``"enter"`` or ``"exit"`` (this thread). The
-        change has happened when the callback runs; one that raises undoes an update or an entry.
+        change has happened when the callback runs; one that raises undoes an update or an entry,
+        of which those that were told before hear in turn.
         The lock of the configuration is held, so ``config.overriding_threads`` is current.
         """
         with _shared.lock:
@@ -221,8 +223,20 @@ def _count_change(before: TraceKey, after: TraceKey) -> None:
     _shared.overriding_threads += (after is not base) - (before is not base)
 
 
-def _notify(option: Option, event: str) -> None:
+#: Who was told of a change, in order, and of which option.
+_Told = list[tuple[Callable[["Option", str], None], "Option"]]
+
+
+def _notify(option: Option, event: str, told: _Told | None = None) -> None:
     for callback in _shared.callbacks:
+        callback(option, event)
+        if told is not None:
+            told.append((callback, option))
+
+
+def _take_back(event: str, told: _Told) -> None:
+    """Tells who was told of a change, before somebody refused it, that all is as it was."""
+    for callback, option in reversed(told):
         callback(option, event)
 
 
@@ -251,11 +265,13 @@ class Scope:
                 self._announce_entry()
 
     def _announce_entry(self) -> None:
+        told = _Told()
         try:
             for option, _ in self._changes:
-                _notify(option, "enter")
+                _notify(option, "enter", told)
         except BaseException:
             self._restore()
+            _take_back("exit", told)
             raise
 
     def __exit__(self, *exc: object) -> None:

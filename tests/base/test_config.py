@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -283,6 +284,8 @@ def test_a_hook_can_refuse_a_change():
         if event != "exit":
             raise RuntimeError("too late")
 
+    heard: list[Any] = []
+    listener = config.on_change(lambda o, event: heard.append((event, getattr(config, o.name))))
     stop = config.on_change(refuse)
     try:
         with pytest.raises(RuntimeError, match="too late"):
@@ -291,7 +294,10 @@ def test_a_hook_can_refuse_a_change():
             pytest.fail("the scope was entered")
     finally:
         stop()
+        listener()
     assert (config.num_cpu_devices, config.enable_x64) == (-1, False)
+    # Who was told of it before hears that it was undone.
+    assert heard == [("update", 4), ("update", -1), ("enter", True), ("exit", False)]
 
 
 def test_per_config():
