@@ -12,48 +12,23 @@ def square(n, batch=()):
     return lambda rng: (floats(rng, *batch, n, n), floats(rng, *batch, n, n))
 
 
-@row(goal=1.0, inputs=square(1024), rtol=1e-4, limit=Limit(multiply_adds=1024**3), share=0.85)
-def matmul_1024(lib):
-    """product of two matrices, 1024×1024"""
-    return lib.jit(lib.numpy.matmul)
+def matmul(name, n, count=None, limited=False, **how):
+    """Registers the product of two n×n matrices, or `count` of them, with the machine's limit."""
+
+    def build(lib):
+        return lib.jit(lib.numpy.matmul)
+
+    head = "product" if count is None else f"{count:,} products"
+    build.__name__, build.__doc__ = name, f"{head} of two matrices, {n}×{n}"
+    limit = Limit(multiply_adds=(count or 1) * n**3) if limited else None
+    inputs = square(n) if count is None else square(n, (count,))
+    row(inputs=inputs, rtol=1e-4, limit=limit, **how)(build).numpy(np.matmul)
 
 
-@matmul_1024.numpy
-def _(a, b):
-    return a @ b
-
-
-@row(goal=0.9, inputs=square(256), rtol=1e-4, limit=Limit(multiply_adds=256**3))
-def matmul_256(lib):
-    """product of two matrices, 256×256"""
-    return lib.jit(lib.numpy.matmul)
-
-
-@matmul_256.numpy
-def _(a, b):
-    return a @ b
-
-
-@row(goal=0.6, inputs=square(64), rtol=1e-4)
-def matmul_64(lib):
-    """product of two matrices, 64×64"""
-    return lib.jit(lib.numpy.matmul)
-
-
-@matmul_64.numpy
-def _(a, b):
-    return a @ b
-
-
-@row(goal=0.3, inputs=square(16), rtol=1e-4)
-def matmul_16(lib):
-    """product of two matrices, 16×16"""
-    return lib.jit(lib.numpy.matmul)
-
-
-@matmul_16.numpy
-def _(a, b):
-    return a @ b
+matmul("matmul_1024", 1024, limited=True, goal=1.0, share=0.85)
+matmul("matmul_256", 256, limited=True, goal=0.9)
+matmul("matmul_64", 64, goal=0.6)
+matmul("matmul_16", 16, goal=0.3)
 
 
 def layer_inputs(rng):
@@ -71,26 +46,8 @@ def _(x, w, b):
     return np.maximum(x @ w + b, 0)
 
 
-@row(goal=0.6, inputs=square(128, (64,)), rtol=1e-4, limit=Limit(multiply_adds=64 * 128**3))
-def matmul_batched(lib):
-    """64 products of two matrices, 128×128"""
-    return lib.jit(lib.numpy.matmul)
-
-
-@matmul_batched.numpy
-def _(a, b):
-    return a @ b
-
-
-@row(goal=0.2, inputs=square(4, (10_000,)), rtol=1e-4)
-def matmul_tiny(lib):
-    """10,000 products of two matrices, 4×4"""
-    return lib.jit(lib.numpy.matmul)
-
-
-@matmul_tiny.numpy
-def _(a, b):
-    return a @ b
+matmul("matmul_batched", 128, count=64, limited=True, goal=0.6)
+matmul("matmul_tiny", 4, count=10_000, goal=0.2)
 
 
 def attend(xp, softmax, q, k, v):
@@ -140,26 +97,18 @@ def solve(xp):
     return lambda a, b: xp.linalg.solve(a, b[..., None])[..., 0]
 
 
-@row(goal=0.5, inputs=systems(8, 1000), rtol=1e-4)
-def solve_8x8(lib):
-    """1,000 systems of 8 equations"""
-    return lib.jit(solve(lib.numpy))
+def solves(n, count, goal):
+    """Registers the solution of `count` systems of n equations."""
+
+    def build(lib):
+        return lib.jit(solve(lib.numpy))
+
+    build.__name__, build.__doc__ = f"solve_{n}x{n}", f"{count:,} systems of {n} equations"
+    row(goal=goal, inputs=systems(n, count), rtol=1e-4)(build).numpy(solve(np))
 
 
-@solve_8x8.numpy
-def _(a, b):
-    return solve(np)(a, b)
-
-
-@row(goal=0.1, inputs=systems(3, 86_268), rtol=1e-4)
-def solve_3x3(lib):
-    """86,268 systems of 3 equations"""
-    return lib.jit(solve(lib.numpy))
-
-
-@solve_3x3.numpy
-def _(a, b):
-    return solve(np)(a, b)
+solves(8, 1000, goal=0.5)
+solves(3, 86_268, goal=0.1)
 
 
 @row(goal=0.1, inputs=systems(3, 86_268), rtol=1e-4)

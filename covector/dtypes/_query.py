@@ -23,7 +23,7 @@ from ._types import (
     python_kinds,
 )
 
-finfo = ml_dtypes.finfo
+finfo: Any = ml_dtypes.finfo  # its attributes are of unknown types
 iinfo = ml_dtypes.iinfo
 bfloat16: Final = ml_dtypes.bfloat16
 

@@ -95,8 +95,3 @@ def _intern(shape: Any, dtype: Any, weak_type: bool) -> ShapedArray:
             found.size = size
             _interned[key] = found
     return found
-
-
-def aval_of(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> ShapedArray:
-    """`ShapedArray(shape, dtype, weak_type)` (a plain function, for use in tables)."""
-    return ShapedArray(shape, dtype, weak_type)

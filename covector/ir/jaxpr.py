@@ -6,7 +6,7 @@ Variables carry abstract values; equations bind operations; immutable, hashable 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast, final
 
 from covector.ir.avals import ShapedArray
@@ -198,18 +198,3 @@ def holds_programs(op: Op) -> bool:
         if any(type(x) is ClosedJaxpr for x in held):
             return True
     return False
-
-
-def free_vars(eqns: Iterable[Equation], outvars: Iterable[Atom]) -> list[Var]:
-    """Variables that `eqns` and `outvars` read but `eqns` do not define, in order of first use."""
-    defined: set[Var] = set()
-    free: dict[Var, None] = {}
-    for eqn in eqns:
-        for v in eqn.invars:
-            if isinstance(v, Var) and v not in defined:
-                free[v] = None
-        defined.update(v for v in eqn.outvars if isinstance(v, Var))
-    for v in outvars:
-        if isinstance(v, Var) and v not in defined:
-            free[v] = None
-    return list(free)

@@ -114,6 +114,12 @@ def const(value: Any, dtype: str) -> Expr:
     return expr("const", dtype, extra=value)
 
 
+def number(value: Any, dtype: str) -> Expr:
+    """The number `value` as a literal of `dtype`: 0 as 0.0 of floats."""
+    kind = complex if "complex" in dtype else float if "float" in dtype else None
+    return const(value if kind is None else kind(value), dtype)
+
+
 def lift(value: Any, dtype: str) -> Expr:
     """`value` itself if it is a node, else a constant of `dtype`."""
     return value if isinstance(value, Expr) else const(value, dtype)

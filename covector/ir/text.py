@@ -141,7 +141,7 @@ _SHORT: dict[str, Any] = {
     **{dtypes.short_name(d): d for d in dtypes.all_dtypes()},
     dtypes.short_name(dtypes.threefry_key): dtypes.threefry_key,
 }
-_BINDER = re.compile(r"(\w+):([\w<>]+)\[([\d,]*)\](\*?)")
+_BINDER = r"(\w+):([\w<>]+)\[([\d,]*)\](\*?)"
 
 
 def parse_jaxpr(text: str) -> Jaxpr:
@@ -211,7 +211,7 @@ class _Reader:
 
     def binders(self, env: dict[str, Var]) -> list[Any]:
         out: list[Any] = []
-        while found := self.match(_BINDER):
+        while found := self.match(re.compile(_BINDER)):
             name, *aval = found.groups()
             v = DropVar(_aval(*aval)) if name == "_" else Var(_aval(*aval))
             if name != "_":
@@ -243,7 +243,7 @@ class _Reader:
                 raise ValueError(f"the program reads {word!r}, which it does not define")
             return env[word]
         value, _, kind = word.partition(":")
-        binder = _BINDER.match("x:" + kind)
+        binder = re.match(_BINDER, "x:" + kind)
         if binder is None:
             raise self.fail("the type of a literal")
         aval = _aval(*binder.groups()[1:])
@@ -319,8 +319,3 @@ def _literal(node: ast.AST) -> Any:
             return -np.inf
         case _:
             return ast.literal_eval(node)
-
-
-def same_program(a: Jaxpr, b: Jaxpr) -> bool:
-    """Whether two programs are equal up to the names of their variables."""
-    return print_jaxpr(a) == print_jaxpr(b)

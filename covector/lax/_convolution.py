@@ -15,10 +15,10 @@ from covector.lax._contract import dot_general
 from covector.lax._convolution_shapes import (
     ConvGeneralDilatedDimensionNumbers,
     conv_dimension_numbers,
-    pads_of,
     transposed_pads,
 )
 from covector.lax._enums import PrecisionLike, canonical_precision
+from covector.lax._windows import pads_of
 from covector.ops.convolution import ConvDimensionNumbers, ConvGeneralDilated
 from covector.ops.windows import covered
 
@@ -78,7 +78,8 @@ def conv_general_dilated(
             f"(got {dilation}): give pairs (low, high), or use conv_transpose"
         )
     op = ConvGeneralDilated(
-        strides, tuple(pads_of(padding, sizes, window, strides)), dilation, spread, numbers,
+        strides, tuple(pads_of("convolution", padding, sizes, window, strides)), dilation, spread,
+        numbers,
         int(feature_group_count), int(batch_group_count), canonical_precision(precision),
         _preferred(x.dtype, y.dtype, preferred_element_type),
     )  # fmt: skip
@@ -275,7 +276,7 @@ def conv_general_dilated_patches(
     _check_lengths(rank, window_strides=strides, lhs_dilation=dilation, rhs_dilation=spread)
     x = ops.shape.transpose(x, tuple(numbers.lhs_spec))
     window = [covered(k, r) for k, r in zip(filter_shape, spread, strict=True)]
-    pads = pads_of(padding, x.shape[2:], window, strides)
+    pads = pads_of("convolution", padding, x.shape[2:], window, strides)
     config = [(0, 0, 0), (0, 0, 0)]
     config += [(*pad, d - 1) for pad, d in zip(pads, dilation, strict=True)]
     x = ops.pieces.pad(x, np.zeros((), x.dtype), config)

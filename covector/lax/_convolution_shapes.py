@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
 from covector._base.containers import is_listed
-from covector.lax._windows import padtype_to_pads
-from covector.ops.convolution import ConvDimensionNumbers
-from covector.ops.windows import covered
+from covector.lax._windows import pads_of
+from covector.ops.convolution import ConvDimensionNumbers, arranged
+from covector.ops.windows import covered, windows_in
 
 #: What `dimension_numbers` may be: three words, such as ('NHWC', 'HWIO', 'NHWC'), the numbers
 #: themselves, or None for ('NC…', 'OI…', 'NC…').
@@ -109,18 +108,14 @@ def conv_shape_tuple(
     >>> lax.conv_shape_tuple((2, 3, 8, 8), (4, 3, 3, 3), (2, 1), "SAME")
     (2, 4, 4, 8)
     """
-    pairs = pads_of(pads, lhs_shape[2:], rhs_shape[2:], strides)
+    pairs = pads_of("convolution", pads, lhs_shape[2:], rhs_shape[2:], strides)
     if lhs_shape[0] % batch_group_count:
         raise ValueError(
             f"conv_shape_tuple: batch_group_count={batch_group_count} must divide the batch of "
             f"lhs, {lhs_shape[0]}"
         )
-    sizes = [
-        max(0, (n + low + high - k) // stride + 1)
-        for n, k, stride, (low, high) in zip(
-            lhs_shape[2:], rhs_shape[2:], strides, pairs, strict=True
-        )
-    ]
+    axes = zip(lhs_shape[2:], rhs_shape[2:], strides, pairs, strict=True)
+    sizes = [windows_in(n + low + high, k, stride) for n, k, stride, (low, high) in axes]
     return (lhs_shape[0] // batch_group_count, rhs_shape[0], *sizes)
 
 
@@ -142,7 +137,7 @@ def conv_general_shape_tuple(
     shape = conv_shape_tuple(
         [lhs_shape[d] for d in lhs], [rhs_shape[d] for d in rhs], window_strides, padding
     )
-    return _ordered(shape, out)
+    return arranged(shape, out)
 
 
 def conv_transpose_shape_tuple(
@@ -164,36 +159,7 @@ def conv_transpose_shape_tuple(
     pairs = transposed_pads(padding, window[2:], window_strides)
     sizes = [covered(n, s) for n, s in zip(shape[2:], window_strides, strict=True)]
     full = conv_shape_tuple([*shape[:2], *sizes], window, (1,) * len(sizes), pairs)
-    return _ordered(full, out)
-
-
-def _ordered(shape: Sequence[int], spec: Sequence[int]) -> tuple[int, ...]:
-    out = [0] * len(shape)
-    for d, n in zip(spec, shape, strict=True):
-        out[d] = n
-    return tuple(out)
-
-
-def pads_of(
-    padding: Any, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
-) -> list[tuple[int, int]]:
-    """The (low, high) pairs that `padding` says, for a window that may be dilated already."""
-    if isinstance(padding, str) or hasattr(padding, "name"):
-        return padtype_to_pads(sizes, window, strides, padding)
-    pairs: list[tuple[int, int]] = []
-    for pair in padding:
-        if not is_listed(pair) or len(pair) != 2:
-            raise ValueError(
-                "convolution: padding must be a word or have a pair (low, high) for each spatial "
-                f"axis; got {padding!r}"
-            )
-        pairs.append((operator.index(pair[0]), operator.index(pair[1])))
-    if len(pairs) != len(sizes):
-        raise TypeError(
-            f"convolution: padding must have a pair (low, high) for each of the {len(sizes)} "
-            f"spatial axes; got {padding!r}"
-        )
-    return pairs
+    return arranged(full, out)
 
 
 def transposed_pads(
@@ -205,7 +171,7 @@ def transposed_pads(
     without padding makes lhs of.  Pairs are as they are.
     """
     if not isinstance(padding, str):
-        return pads_of(padding, window, window, strides)
+        return pads_of("convolution", padding, window, window, strides)
     if padding not in ("SAME", "VALID"):
         raise ValueError(
             f"conv_transpose: padding must be 'SAME', 'VALID' or pairs (low, high); got {padding!r}"

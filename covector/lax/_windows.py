@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from covector import ops, tree
+from covector import dtypes, ops, tree
+from covector._base.containers import is_listed
 from covector.api.vectorize import vmap
 from covector.ir.avals import ShapedArray
 from covector.ir.values import as_numpy, typeof
@@ -62,6 +63,28 @@ def padtype_to_pads(
         less, more = total // 2, total - total // 2
         pads.append((more, less) if word == "SAME_LOWER" else (less, more))
     return pads
+
+
+def pads_of(
+    who: str, padding: Any, sizes: Sequence[int], window: Sequence[int], strides: Sequence[int]
+) -> list[tuple[int, int]]:
+    """The (low, high) pairs that `padding` says, for a window that may be dilated already."""
+    if isinstance(padding, str) or hasattr(padding, "name"):
+        return padtype_to_pads(sizes, window, strides, padding)
+    pairs: list[tuple[int, int]] = []
+    for pair in padding:
+        if not is_listed(pair) or len(pair) != 2:
+            raise ValueError(
+                f"{who}: padding={padding!r} must be a word or have a pair (low, high) for each "
+                "axis that the window slides along"
+            )
+        pairs.append((operator.index(pair[0]), operator.index(pair[1])))
+    if len(pairs) != len(sizes):
+        raise TypeError(
+            f"{who}: padding={padding!r} must have one pair for each axis that the window slides "
+            f"along, of which there are {len(sizes)}"
+        )
+    return pairs
 
 
 def reduce_window_shape_tuple(
@@ -158,17 +181,9 @@ def _parameters(
         covered(w, d)
         for w, d in zip(numbers["window_dimensions"], numbers["window_dilation"], strict=True)
     ]
-    if isinstance(padding, str) or hasattr(padding, "name"):
-        pads = tuple(padtype_to_pads(shape, spread, numbers["window_strides"], padding))
-    else:
-        pads = tuple((operator.index(a), operator.index(b)) for a, b in padding)
-        if len(pads) != len(shape):
-            raise TypeError(
-                f"reduce_window: padding={pads} must have one pair for each axis of the operand, "
-                f"whose shape is {tuple(shape)}"
-            )
+    pads = pads_of("reduce_window", padding, shape, spread, numbers["window_strides"])
     return (
-        numbers["window_dimensions"], numbers["window_strides"], pads,
+        numbers["window_dimensions"], numbers["window_strides"], tuple(pads),
         numbers["base_dilation"], numbers["window_dilation"],
     )  # fmt: skip
 
@@ -182,7 +197,7 @@ def _by_monoid(
     if name not in _MONOIDS or (name in ("and", "or") and dtype != np.bool_):
         return None
     op = _MONOIDS[name](*how)
-    if ops.windows.kind_of(dtype) not in op.accepts:
+    if dtypes.kind_of(dtype) not in op.accepts:
         return None
     neutral = _is(inits[0], op.identity(dtype), dtype)
     out = op(leaves[0])

@@ -28,33 +28,25 @@ def kind(dtype: Any) -> str:
     """The letter of KINDS for `dtype`."""
     found = _kinds.get(dtype)
     if found is None:
-        found = _kinds[dtype] = _kind(dtype)
+        found = _kinds[dtype] = dtypes.kind_of(dtypes.as_dtype(dtype))
     return found
 
 
 _kinds: dict[Any, str] = {}
 
 
-def _kind(dtype: Any) -> str:
-    if isinstance(dtype, dtypes.ExtendedDType):
-        return "k"
-    if dtype == np.bool_:
-        return "b"
-    for letter, category in (
-        ("u", np.unsignedinteger),
-        ("i", np.signedinteger),
-        ("f", np.floating),
-        ("c", np.complexfloating),
-    ):
-        if dtypes.issubdtype(dtype, category):
-            return letter
-    return "?"
-
-
 def is_narrow(dtype: Any) -> bool:
     """Whether `dtype` (or its name) is a float whose sums are accumulated in float32."""
     dtype = dtypes.as_dtype(dtype)
     return kind(dtype) == "f" and dtype.itemsize < 4
+
+
+def accumulator(dtype: Any) -> Any:
+    """The dtype in which elements of `dtype` are summed: wider where they have few bits."""
+    if is_narrow(dtype):
+        return np.dtype(np.float32)
+    few = dtype.kind == "V" and kind(dtype) in "iu"  # those that NumPy doesn't know
+    return np.dtype(np.int32) if few else dtype
 
 
 def describe(accepts: str) -> str:

@@ -16,11 +16,11 @@ from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops._check import np_where
 from covector.ops.families import (
+    Bilinear,
     Pointwise,
     Tangent2,
     binary,
     like,
-    linear_argument,
     samples_of,
     scale,
     sum_to_aval,
@@ -100,11 +100,10 @@ class Sub(Pointwise):
         ]
 
 
-class Mul(Pointwise):
+class Mul(Pointwise, Bilinear):
     """Product."""
 
     name = "mul"
-    arity = 2
     accepts = "iufc"
     hlo = "stablehlo.multiply"
     numpy = staticmethod(np.multiply)
@@ -114,18 +113,15 @@ class Mul(Pointwise):
     )
     samples = staticmethod(samples_of("mul", "iufc", 2, (-2.0, 2.0)))
 
-    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+    def pull(self, k: int, ct: Any, wanted: ShapedArray, other: Any) -> Any:
         """The cotangent times the other factor."""
-        k = linear_argument(args)
-        out = sum_to_aval(mul(ct, args[1 - k]), args[k].aval)
-        return [out, None] if k == 0 else [None, out]
+        return sum_to_aval(mul(ct, other), wanted)
 
 
-class ScaleTangent(Pointwise):
+class ScaleTangent(Pointwise, Bilinear):
     """`t * c`, but 0 where `t` is 0: a tangent times a coefficient that may be infinite or NaN."""
 
     name = "scale_tangent"
-    arity = 2
     accepts = "fc"
     derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
         lambda t, out, x, c: scale_tangent(t, c),
@@ -144,21 +140,19 @@ class ScaleTangent(Pointwise):
         t, c = args
         return select(compare("eq", t, 0), const(0, dtype), t * c)
 
-    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+    def pull(self, k: int, ct: Any, wanted: ShapedArray, other: Any) -> Any:
         """Its own transpose; for the coefficient, `ct * t` where neither is 0."""
-        k = linear_argument(args)
-        out = scale_tangent(ct, args[1]) if k == 0 else scale_tangents(args[0], ct)
-        return [sum_to_aval(out, a.aval) if j == k else None for j, a in enumerate(args)]
+        out = scale_tangents(other, ct) if k else scale_tangent(ct, other)
+        return sum_to_aval(out, wanted)
 
 
-class ScaleTangents(Pointwise):
+class ScaleTangents(Pointwise, Bilinear):
     """`s * t`, but 0 where either is 0: a tangent times that of its coefficient.
 
     One of them may be infinite, since it was multiplied by an infinite coefficient before.
     """
 
     name = "scale_tangents"
-    arity = 2
     accepts = "fc"
     derivatives: ClassVar[tuple[Tangent2, Tangent2]] = (
         lambda t, out, x, y: scale_tangents(t, y),
@@ -178,11 +172,9 @@ class ScaleTangents(Pointwise):
         zero = const(0, dtype)
         return select(compare("eq", s, 0), zero, select(compare("eq", t, 0), zero, s * t))
 
-    def transpose(self, tools: Any, ct: Any, *args: Any) -> list[Any]:
+    def pull(self, k: int, ct: Any, wanted: ShapedArray, other: Any) -> Any:
         """The cotangent, scaled likewise."""
-        k = linear_argument(args)
-        out = sum_to_aval(scale_tangents(ct, args[1 - k]), args[k].aval)
-        return [out, None] if k == 0 else [None, out]
+        return sum_to_aval(scale_tangents(ct, other), wanted)
 
 
 def _wraps(x: Any, y: Any) -> Any:
@@ -279,17 +271,6 @@ def _extremum_element(kind: str, order: str) -> Any:
     return element
 
 
-def _extremum_hlo(kind: str) -> Any:
-    def stablehlo(self: Any, writer: Any, *operands: Any) -> Any:
-        aval = writer.out_avals[0]
-        operands = tuple(writer.broadcast_to(x, aval.shape) for x in operands)
-        if _check.kind(aval.dtype) == "c":
-            return writer.scalar(self.element, operands)
-        return writer.emit(f"stablehlo.{kind}imum", operands)
-
-    return stablehlo
-
-
 def _share(t: Any, out: Any, mine: Any, other: Any) -> Any:
     """The tangent of an extremum from one argument: half of it where both are equal."""
     tie = where(ops.compare.eq(other, out), mul(t, like(t, 0.5)), t)
@@ -305,14 +286,16 @@ max_, min_ = (
             lambda t, out, x, y: _share(t, out, x, y),
             lambda t, out, x, y: _share(t, out, y, x),
         ),
+        hlo=f"{kind}imum",
+        real_hlo=True,
         element=_extremum_element(kind, order),
-        stablehlo=_extremum_hlo(kind),
     )
     for kind, order in (("max", "gt"), ("min", "lt"))
 )
 
 
-def _nextafter_numpy(x: Any, y: Any) -> Any:
+def nextafter_numpy(x: Any, y: Any) -> Any:
+    """NumPy's, and that of the types it doesn't know."""
     if x.dtype.kind == "f":
         return np.nextafter(x, y)
     # bfloat16 and its kin: step the bits, whose order is that of the magnitudes.
@@ -331,7 +314,7 @@ def _nextafter_numpy(x: Any, y: Any) -> Any:
 nextafter = binary(
     "nextafter",
     "f",
-    _nextafter_numpy,
+    nextafter_numpy,
     (lambda t, out, x, y: t, None),
     hlo="chlo.next_after",
     smooth=False,

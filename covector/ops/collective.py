@@ -18,7 +18,7 @@ from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
 from covector.ir.op import Absent, Op
 from covector.ir.values import typeof
 from covector.ops import _check
-from covector.ops.families import LinearOp, like, scale
+from covector.ops.families import LinearOp, like, mean_of_chosen
 
 Groups = tuple[tuple[int, ...], ...]
 
@@ -264,11 +264,8 @@ class ReducerOfOrder(Reducer):
         out = self(x)
         if t is None:
             return out, None
-        chosen = ops.pointwise.eq(x, out)
         total = Psum(self.axes, self.axis_index_groups)
-        where, one, zero = ops.pointwise.where, like(t, 1), like(t, 0)
-        ones = ops.shape.broadcast_to(where(chosen, one, zero), typeof(x).shape)
-        return out, scale(total(where(chosen, t, zero)), ops.pointwise.reciprocal(total(ones)))
+        return out, mean_of_chosen(t, ops.pointwise.eq(x, out), total)
 
 
 class Pmax(ReducerOfOrder):

@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from covector import dtypes, ops
+from covector import ops
 from covector.ir.avals import ShapedArray
 from covector.ir.index import affine
-from covector.ir.op import Library, Linear, Op, Sample
+from covector.ir.op import Library, Sample
 from covector.ir.scalar import Expr, cast
 from covector.ir.values import typeof
 from covector.ops import _check
+from covector.ops.families import SumOfProducts
 
 #: ((lhs contracting, rhs contracting), (lhs batch, rhs batch)), each a tuple of axes.
 Dimensions = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
@@ -22,7 +23,7 @@ Dimensions = tuple[tuple[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...
 GEMM = frozenset(map(np.dtype, ("float32", "float64", "complex64", "complex128")))
 
 
-class DotGeneral(Op):
+class DotGeneral(SumOfProducts):
     """Sums of products over the contracting axes, for every index of the batch axes.
 
     The result has the batch axes, then the other axes of lhs, then those of rhs.  It is of
@@ -30,7 +31,6 @@ class DotGeneral(Op):
     """
 
     name = "dot_general"
-    arity = 2
     dimension_numbers: Dimensions
     precision: Any = None
     preferred_element_type: Any = None
@@ -38,15 +38,13 @@ class DotGeneral(Op):
     def result(self, lhs: ShapedArray, rhs: ShapedArray) -> ShapedArray:
         """Checks the dimension numbers against both shapes."""
         _check_dimensions(self.dimension_numbers, lhs, rhs)
-        for k, aval in enumerate((lhs, rhs)):
-            _check.check_kind(self.name, ("lhs", "rhs")[k], aval, "biufc")
+        given = self.common_dtype(lhs, rhs)
         (xc, yc), (xb, yb) = self.dimension_numbers
         shape = (
             *(lhs.shape[d] for d in xb),
             *(lhs.shape[d] for d in _others(lhs.ndim, xc, xb)),
             *(rhs.shape[d] for d in _others(rhs.ndim, yc, yb)),
         )
-        given = _common(lhs.dtype, rhs.dtype)
         dtype = given if self.preferred_element_type is None else self._preferred(given)
         return ShapedArray(shape, dtype, lhs.weak_type and rhs.weak_type)
 
@@ -60,15 +58,10 @@ class DotGeneral(Op):
             )
         return wanted
 
-    def _accumulator(self, x: Any, y: Any, out: Any) -> Any:
-        """The dtype in which products are summed."""
-        wide = _common(_common(dtypes.as_dtype(x), dtypes.as_dtype(y)), dtypes.as_dtype(out))
-        return np.dtype(np.float32) if _check.is_narrow(wide) else wide
-
     def numpy(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """NumPy's einsum."""
         out = self.result(ShapedArray(x.shape, x.dtype), ShapedArray(y.shape, y.dtype)).dtype
-        wide = self._accumulator(x.dtype, y.dtype, out)
+        wide = self.accumulator(x.dtype, y.dtype, out)
         (xc, yc), (xb, yb) = self.dimension_numbers
         x_axes, y_axes = list(range(x.ndim)), list(range(x.ndim, x.ndim + y.ndim))
         for i, j in (*zip(xc, yc, strict=True), *zip(xb, yb, strict=True)):
@@ -79,35 +72,18 @@ class DotGeneral(Op):
         total = np.einsum(x.astype(work), x_axes, y.astype(work), y_axes, free)
         return ops.cast.ConvertElementType(out).numpy(np.asarray(total).astype(wide))
 
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """By the product rule."""
-        (x, y), (tx, ty) = primals, tangents
-        out = self(x, y)
-        if _check.kind(typeof(out).dtype) not in "fc":
-            return out, None
-        left = None if tx is None else self(tx, y)
-        right = None if ty is None else self(x, ty)
-        if left is None or right is None:
-            return out, right if left is None else left
-        return out, ops.pointwise.add(left, right)
-
-    def transpose(self, tools: Any, ct: Any, x: Any, y: Any) -> list[Any]:
+    def pull(self, k: int, ct: Any, wanted: ShapedArray, other: Any) -> Any:
         """The contraction of the cotangent with the other operand."""
-        if isinstance(x, Linear):
-            return [self._pull(ct, x.aval, y, typeof(y).ndim, first=True), None]
-        return [None, self._pull(ct, y.aval, x, typeof(x).ndim, first=False)]
-
-    def _pull(self, ct: Any, wanted: ShapedArray, other: Any, rank: int, first: bool) -> Any:
         contract, batch = self.dimension_numbers
         (mine_c, other_c), (mine_b, other_b) = (
-            (contract, batch) if first else (contract[::-1], batch[::-1])
+            (contract[::-1], batch[::-1]) if k else (contract, batch)
         )
         mine_kept = _others(wanted.ndim, mine_c, mine_b)
-        other_kept = _others(rank, other_c, other_b)
-        start = len(mine_b) + (len(mine_kept) if first else 0)
+        other_kept = _others(typeof(other).ndim, other_c, other_b)
+        start = len(mine_b) + (0 if k else len(mine_kept))
         ct_kept = tuple(range(start, start + len(other_kept)))
         numbers = ((ct_kept, other_kept), (tuple(range(len(mine_b))), other_b))
-        kind = None if typeof(ct).dtype == typeof(other).dtype == wanted.dtype else wanted.dtype
+        kind = self.preference(wanted, ct, other)
         out = DotGeneral(numbers, self.precision, kind)(ct, other)
         # its axes, as axes of the operand: batch, kept, then contracted in the order of `other`
         rest = [mine_c[other_c.index(d)] for d in sorted(other_c)]
@@ -135,7 +111,7 @@ class DotGeneral(Op):
         ranks = [len(s) for s in ask.shapes]
         x_kept, y_kept = _others(ranks[0], xc, xb), _others(ranks[1], yc, yb)
         x_dtype, y_dtype = ask.dtypes
-        wide: str = self._accumulator(x_dtype, y_dtype, ask.out_dtypes[0]).name
+        wide: str = self.accumulator(x_dtype, y_dtype, ask.out_dtypes[0]).name
         x_index: list[Any] = [None] * ranks[0]
         y_index: list[Any] = [None] * ranks[1]
         for i, d in zip(index, (*xb, *x_kept), strict=False):
@@ -167,7 +143,7 @@ class DotGeneral(Op):
     def stablehlo(self, writer: Any, x: Any, y: Any) -> Any:
         """stablehlo.dot_general into the accumulator's dtype, then a conversion."""
         out = writer.out_avals[0]
-        wide = self._accumulator(writer.aval(x).dtype, writer.aval(y).dtype, out.dtype)
+        wide = self.accumulator(writer.aval(x).dtype, writer.aval(y).dtype, out.dtype)
         if writer.aval(x).dtype != writer.aval(y).dtype or not _check.is_narrow(out.dtype):
             x, y = writer.convert(x, wide), writer.convert(y, wide)
         if wide == np.bool_:
@@ -213,10 +189,6 @@ class DotGeneral(Op):
             yield Sample(DotGeneral(plain, None, np.dtype(wanted)), avals, scale=4.0)
         mixed = (ShapedArray(shapes[0], "float32"), ShapedArray(shapes[1], "bfloat16"))
         yield Sample(DotGeneral(plain), mixed, scale=4.0)
-
-
-def _common(x: Any, y: Any) -> Any:
-    return x if x == y else dtypes.promote_types(x, y)
 
 
 def _others(rank: int, *used: Sequence[int]) -> tuple[int, ...]:

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from covector import dtypes, ops
+from covector import ops
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Linear, Op, Sample
+from covector.ir.op import Sample
 from covector.ir.text import register_value_class
 from covector.ir.values import typeof
-from covector.ops import _check
-from covector.ops.windows import covered
+from covector.ops.families import SumOfProducts
+from covector.ops.windows import covered, windows_in
 
 
 @register_value_class
@@ -39,7 +39,7 @@ class ConvDimensionNumbers(NamedTuple):
     out_spec: Sequence[int]
 
 
-class ConvGeneralDilated(Op):
+class ConvGeneralDilated(SumOfProducts):
     """See the head of this file.
 
     feature_group_count: that many groups of features, each a convolution of its own.
@@ -49,7 +49,6 @@ class ConvGeneralDilated(Op):
     """
 
     name = "conv_general_dilated"
-    arity = 2
     window_strides: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
     lhs_dilation: tuple[int, ...]
@@ -62,22 +61,15 @@ class ConvGeneralDilated(Op):
 
     def result(self, lhs: ShapedArray, rhs: ShapedArray) -> ShapedArray:
         """Checks the sizes of all axes against each other."""
-        for k, aval in enumerate((lhs, rhs)):
-            _check.check_kind(self.name, ("lhs", "rhs")[k], aval, "biufc")
+        given = self.common_dtype(lhs, rhs)
         self._check_fields(lhs, rhs)
         lhs_spec, rhs_spec, out_spec = self.dimension_numbers
         self._check_groups(lhs, rhs)
-        shape = [0] * lhs.ndim
-        shape[out_spec[0]] = lhs.shape[lhs_spec[0]] // self.batch_group_count
-        shape[out_spec[1]] = rhs.shape[rhs_spec[0]]
-        sizes = self.spatial_sizes(lhs.shape, rhs.shape)
-        for d, n in zip(out_spec[2:], sizes, strict=True):
-            shape[d] = n
-        given = dtypes.promote_types(lhs.dtype, rhs.dtype) if lhs.dtype != rhs.dtype else lhs.dtype
+        heads = lhs.shape[lhs_spec[0]] // self.batch_group_count, rhs.shape[rhs_spec[0]]
+        shape = arranged((*heads, *self.spatial_sizes(lhs.shape, rhs.shape)), out_spec)
         wanted = self.preferred_element_type
-        return ShapedArray(
-            tuple(shape), given if wanted is None else wanted, lhs.weak_type and rhs.weak_type
-        )
+        weak = lhs.weak_type and rhs.weak_type
+        return ShapedArray(shape, given if wanted is None else wanted, weak)
 
     def spatial_sizes(self, lhs: Sequence[int], rhs: Sequence[int]) -> tuple[int, ...]:
         """How many windows there are along each spatial axis."""
@@ -89,7 +81,7 @@ class ConvGeneralDilated(Op):
                     f"{self.name}: padding={self.padding} cuts off more than there is of the "
                     f"spatial axes of lhs, whose shape is {tuple(lhs)}"
                 )
-            out.append((room - wide) // stride + 1 if room >= wide else 0)
+            out.append(windows_in(room, wide, stride))
         return tuple(out)
 
     def axes(
@@ -159,11 +151,9 @@ class ConvGeneralDilated(Op):
             )
 
     def accumulator(self, x: Any, y: Any, out: Any) -> Any:
-        """The dtype in which products are summed."""
-        wide = dtypes.promote_types(dtypes.promote_types(x, y), out)
-        if wide == np.bool_:
-            return np.dtype(np.int32)
-        return np.dtype(np.float32) if _check.is_narrow(wide) else wide
+        """The dtype in which products are summed; true ones are counted."""
+        wide = super().accumulator(x, y, out)
+        return np.dtype(np.int32) if wide == np.bool_ else wide
 
     def numpy(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """One place in the window after the other, over the padded operand."""
@@ -190,25 +180,11 @@ class ConvGeneralDilated(Op):
         back = np.transpose(flat, np.argsort(np.asarray(out_spec)))
         return ops.cast.ConvertElementType(out.dtype).numpy(np.ascontiguousarray(back))
 
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """By the product rule."""
-        (x, y), (tx, ty) = primals, tangents
-        out = self(x, y)
-        if _check.kind(typeof(out).dtype) not in "fc":
-            return out, None
-        left = None if tx is None else self(tx, y)
-        right = None if ty is None else self(x, ty)
-        if left is None or right is None:
-            return out, right if left is None else left
-        return out, ops.pointwise.add(left, right)
-
-    def transpose(self, tools: Any, ct: Any, x: Any, y: Any) -> list[Any]:
+    def pull(self, k: int, ct: Any, wanted: ShapedArray, other: Any) -> Any:
         """Convolutions of the cotangent: with the reversed window, and as a window."""
-        if isinstance(x, Linear):
-            empty = 0 in (*x.aval.shape, *typeof(y).shape, *typeof(ct).shape)
-            return [None if empty else self._pull_lhs(ct, x.aval, y), None]
-        empty = 0 in (*typeof(x).shape, *y.aval.shape, *typeof(ct).shape)
-        return [None, None if empty else self._pull_rhs(ct, x, y.aval)]
+        if 0 in (*wanted.shape, *typeof(other).shape, *typeof(ct).shape):
+            return None
+        return (self._pull_rhs if k else self._pull_lhs)(ct, wanted, other)
 
     def _pull_lhs(self, ct: Any, wanted: ShapedArray, rhs: Any) -> Any:
         lhs_spec, rhs_spec, out_spec = self.dimension_numbers
@@ -224,19 +200,17 @@ class ConvGeneralDilated(Op):
         spec = [rhs_spec[1], rhs_spec[0], *rhs_spec[2:]]
         if groups > 1:
             window = _regroup(window, rhs_spec[0], rhs_spec[1], groups)
-        # A batch that was in groups comes as groups of features.
-        target = lhs_spec
         op = ConvGeneralDilated(
             self.lhs_dilation, tuple(padding), self.window_strides, self.rhs_dilation,
-            ConvDimensionNumbers(tuple(out_spec), tuple(spec), tuple(target)), groups, 1,
-            self.precision, _kind(wanted, ct, rhs),
+            ConvDimensionNumbers(tuple(out_spec), tuple(spec), tuple(lhs_spec)), groups, 1,
+            self.precision, self.preference(wanted, ct, rhs),
         )  # fmt: skip
         out = op(ct, window)
-        if self.batch_group_count > 1:
+        if self.batch_group_count > 1:  # whose groups came as groups of features
             out = _regroup(out, lhs_spec[1], lhs_spec[0], self.batch_group_count)
         return out
 
-    def _pull_rhs(self, ct: Any, lhs: Any, wanted: ShapedArray) -> Any:
+    def _pull_rhs(self, ct: Any, wanted: ShapedArray, lhs: Any) -> Any:
         lhs_spec, rhs_spec, out_spec = self.dimension_numbers
         sizes = [typeof(ct).shape[d] for d in out_spec[2:]]
         padding: list[tuple[int, int]] = []
@@ -253,7 +227,7 @@ class ConvGeneralDilated(Op):
         return ConvGeneralDilated(
             self.rhs_dilation, tuple(padding), self.lhs_dilation, self.window_strides, numbers,
             self.batch_group_count, self.feature_group_count, self.precision,
-            _kind(wanted, ct, lhs),
+            self.preference(wanted, ct, lhs),
         )(lhs, ct)  # fmt: skip
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
@@ -357,9 +331,9 @@ def _case(
     return op, (ShapedArray(x, "float32"), ShapedArray(y, "float32"))
 
 
-def _kind(wanted: ShapedArray, x: Any, y: Any) -> Any:
-    same = typeof(x).dtype == typeof(y).dtype == wanted.dtype
-    return None if same else wanted.dtype
+def arranged(values: Sequence[Any], spec: Sequence[int]) -> tuple[Any, ...]:
+    """`values` of the axes that `spec` names, in the order of the axes."""
+    return tuple(v for _, v in sorted(zip(spec, values, strict=True)))
 
 
 def _hlo_numbers(numbers: ConvDimensionNumbers) -> str:

@@ -19,7 +19,7 @@ from covector import ops
 from covector.ir.avals import ShapedArray
 from covector.ir.index import affine
 from covector.ir.op import Absent, Library, Op
-from covector.ir.scalar import Expr, cast, const
+from covector.ir.scalar import Expr, cast, number
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.families import like
@@ -90,7 +90,7 @@ class ConvRows(_Form, registered=False):
     def numpy(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """One place in the window after the other."""
         sizes = self.places(x.shape, y.shape)
-        wide = _wide(self.dtype)
+        wide = _check.accumulator(self.dtype)
         total = np.zeros((x.shape[0], *sizes, *y.shape[-2:]), wide)
         for tap in itertools.product(*map(range, y.shape[:-3])):
             cuts = _cuts(tap, sizes, self.dilation, self.strides)
@@ -101,7 +101,7 @@ class ConvRows(_Form, registered=False):
 
     def kernel(self, ask: Any, index: Sequence[Any]) -> Expr:
         """A small window of one feature written out; else a fold."""
-        wide = _wide(self.dtype).name
+        wide = _check.accumulator(self.dtype).name
         n, *place, group, o = index
         window = [affine(k).const for k in ask.shapes[1][:-3]]
         features = affine(ask.shapes[1][-3]).const
@@ -119,7 +119,7 @@ class ConvRows(_Form, registered=False):
             for tap in itertools.product(*map(range, window)):
                 term = product([affine(t) for t in tap], affine(0))
                 total = term if total is None else total + term
-            return cast(const(_zero(wide), wide) if total is None else total, self.dtype.name)
+            return cast(number(0, wide) if total is None else total, self.dtype.name)
         extents = [*map(affine, window), affine(features)]
 
         def element(k: Sequence[Any]) -> Expr:
@@ -152,7 +152,7 @@ class ConvTaps(_Form, registered=False):
 
     def numpy(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         """One place in the window after the other."""
-        wide, sizes = _wide(self.dtype), y.shape[1:-2]
+        wide, sizes = _check.accumulator(self.dtype), y.shape[1:-2]
         out = np.zeros((*self.window, x.shape[-1], *y.shape[-2:]), wide)
         for tap in itertools.product(*map(range, self.window)):
             cuts = _cuts(tap, sizes, self.dilation, self.strides)
@@ -163,7 +163,7 @@ class ConvTaps(_Form, registered=False):
 
     def kernel(self, ask: Any, index: Sequence[Any]) -> Expr:
         """A fold over all places."""
-        wide = _wide(self.dtype).name
+        wide = _check.accumulator(self.dtype).name
         *tap, c, group, o = index
 
         def product(k: Sequence[Any]) -> Expr:
@@ -176,14 +176,6 @@ class ConvTaps(_Form, registered=False):
             return cast(x, wide) * cast(y, wide)
 
         return cast(ask.fold("sum", list(ask.shapes[1][:-2]), product), self.dtype.name)
-
-
-def _wide(dtype: Any) -> Any:
-    return np.dtype(np.float32) if _check.is_narrow(dtype) else dtype
-
-
-def _zero(dtype: str) -> Any:
-    return 0.0 if "float" in dtype else 0
 
 
 def _cuts(
@@ -306,10 +298,8 @@ def _placed(made: Any, out_spec: Sequence[int], first: bool) -> Any:
     flat = ops.shape.reshape(made, (*shape[:-2], shape[-2] * shape[-1]))
     rank = len(out_spec) - 2
     batch, spatial = (0, range(1, rank + 1)) if first else (rank, range(rank))
-    order = [0] * len(out_spec)
-    for d, source in zip(out_spec, (batch, rank + 1, *spatial), strict=True):
-        order[d] = source
-    return ops.shape.transpose(flat, tuple(order))
+    order = ops.convolution.arranged((batch, rank + 1, *spatial), out_spec)
+    return ops.shape.transpose(flat, order)
 
 
 def _rows(op: Any, x: Any, y: Any, dtype: Any, places: tuple[int, ...]) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -14,14 +14,13 @@ from covector.ir.scalar import Expr, cast, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops._check import np_where
-from covector.ops.families import LinearOp, like, scale, scale_both
+from covector.ops.families import Combining, LinearOp, like, rule, scale, scale_both
 
 
-class Cumulative(Op):
+class Cumulative(Combining):
     """Every prefix along `axis` reduced (every suffix, if `reverse`)."""
 
-    accepts: ClassVar[str] = "iufc"
-    arity = 1
+    accepts = "iufc"
     axis: int
     reverse: bool = False
 
@@ -37,13 +36,29 @@ class Cumulative(Op):
         (x,), (dim,) = args, dims
         return self.with_params(axis=self.axis + (self.axis >= dim))(x), dim
 
-    def combine(self, x: Any, y: Any) -> Any:
-        """The reduction of two elements, in terms of ops."""
-        raise TypeError(f"{self.name} does not combine")
+    @rule
+    def numpy(self, x: np.ndarray) -> np.ndarray:
+        """NumPy's (half precision through float32)."""
+        wide, accumulate = self.accumulator(x.dtype), self.way.numpy.accumulate
+        return _running(lambda v: accumulate(v, self.axis, dtype=wide), self, x).astype(x.dtype)
 
-    def identity(self, dtype: Any) -> Any:
-        """What the reduction of no elements gives."""
-        raise TypeError(f"{self.name} has no identity")
+    @rule
+    def combine(self, x: Any, y: Any) -> Any:
+        """The elementwise op."""
+        return ops.by_name(self.way.op)(x, y)
+
+    @rule
+    def cumulate(self, ask: Any) -> Cumulate:
+        """A carry of the total; sums and products of narrow floats are accumulated in float32."""
+        dtype = dtypes.as_dtype(ask.dtypes[0])
+        wide: str = self.accumulator(dtype).name
+        op, start = ops.by_name(self.way.op), const(self.identity(dtype), wide)
+
+        def step(carries: Sequence[Expr], index: Sequence[Any]) -> Any:
+            total = op.element(wide, carries[0], cast(ask.at(0, index), wide))
+            return (total,), (cast(total, ask.dtypes[0]),)
+
+        return Cumulate(self.axis, self.reverse, (start,), step)
 
     def stablehlo(self, writer: Any, x: Any) -> Any:
         """Prefixes of doubling length: log2(n) elementwise steps."""
@@ -84,27 +99,11 @@ class Cumsum(LinearOp, Cumulative):
     """Running sum."""
 
     name = "cumsum"
-
-    def numpy(self, x: np.ndarray) -> np.ndarray:
-        """NumPy's (half precision through float32)."""
-        wide = np.float32 if _check.is_narrow(x.dtype) else x.dtype
-        return _running(lambda v: np.cumsum(v, self.axis, dtype=wide), self, x).astype(x.dtype)
+    kind = "sum"
 
     def transpose(self, tools: Any, ct: Any, x: Any) -> list[Any]:
         """The running sum from the other end."""
         return [Cumsum(self.axis, not self.reverse)(ct)]
-
-    def cumulate(self, ask: Any) -> Cumulate:
-        """Narrow floats are accumulated in float32."""
-        return _fold_along(self, ask, lambda a, x: a + x, 0)
-
-    def combine(self, x: Any, y: Any) -> Any:
-        """x + y."""
-        return ops.pointwise.add(x, y)
-
-    def identity(self, dtype: Any) -> Any:
-        """0."""
-        return 0
 
     @staticmethod
     def samples() -> Iterable[Sample]:
@@ -116,33 +115,13 @@ class Cumprod(Cumulative):
     """Running product."""
 
     name = "cumprod"
+    kind = "prod"
     transpose = Absent("not linear")
 
-    def numpy(self, x: np.ndarray) -> np.ndarray:
-        """NumPy's (half precision through float32)."""
-        wide = np.float32 if _check.is_narrow(x.dtype) else x.dtype
-        return _running(lambda v: np.cumprod(v, self.axis, dtype=wide), self, x).astype(x.dtype)
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
         """y'[i] = x[i] y'[i - 1] + y[i - 1] x'[i]."""
-        (x,), (t,) = primals, tangents
-        out = self(x)
-        if t is None:
-            return out, None
         before = shift(out, self.axis, 1, like(out, 1), self.reverse)
-        return out, linear_recurrence(x, scale(t, before), self.axis, self.reverse)
-
-    def cumulate(self, ask: Any) -> Cumulate:
-        """Narrow floats are accumulated in float32."""
-        return _fold_along(self, ask, lambda a, x: a * x, 1)
-
-    def combine(self, x: Any, y: Any) -> Any:
-        """x * y."""
-        return ops.pointwise.mul(x, y)
-
-    def identity(self, dtype: Any) -> Any:
-        """1."""
-        return 1
+        return linear_recurrence(x, scale(t, before), self.axis, self.reverse)
 
     @staticmethod
     def samples() -> Iterable[Sample]:
@@ -154,27 +133,14 @@ class Cumprod(Cumulative):
 class CumulativeExtremum(Cumulative):
     """The running maximum or minimum; NaN from the first NaN on."""
 
-    kind: ClassVar[str] = ""
-    accepts = "iufc"
     transpose = Absent("not linear")
 
     def numpy(self, x: np.ndarray) -> np.ndarray:
-        """The elementwise op, accumulated."""
-        return _serial(self.combine_numpy, self, x)
+        """The elementwise op, accumulated: its order of complex numbers isn't NumPy's."""
+        return _serial(ops.by_name(self.way.op).numpy, self, x)
 
-    def combine_numpy(self, x: Any, y: Any) -> Any:
-        """The later of equal complex numbers does not matter: they are the same."""
-        return self._op().numpy(x, y)
-
-    def _op(self) -> Any:
-        return ops.pointwise.max_ if self.kind == "max" else ops.pointwise.min_
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
         """The tangent of the element that is the extremum so far; half of each of two equal."""
-        (x,), (t,) = primals, tangents
-        out = self(x)
-        if t is None:
-            return out, None
         point = ops.pointwise
         start = like(out, self.identity(typeof(x).dtype))
         before = shift(out, self.axis, 1, start, self.reverse)
@@ -182,21 +148,7 @@ class CumulativeExtremum(Cumulative):
         zero, half, one = (like(t, v) for v in (0, 0.5, 1))
         keep = point.where(theirs, point.where(mine, half, one), zero)
         new = point.where(mine, point.where(theirs, point.mul(t, half), t), zero)
-        return out, linear_recurrence(keep, new, self.axis, self.reverse)
-
-    def cumulate(self, ask: Any) -> Cumulate:
-        """The scalar op of the elementwise one."""
-        op, dtype = self._op(), ask.dtypes[0]
-        start = self.identity(dtypes.as_dtype(dtype))
-        return _fold_along(self, ask, lambda a, x: op.element(dtype, a, x), start)
-
-    def combine(self, x: Any, y: Any) -> Any:
-        """The elementwise op."""
-        return self._op()(x, y)
-
-    def identity(self, dtype: Any) -> Any:
-        """The least (greatest) value there is."""
-        return ops.reduce.worst(self.kind, dtype)
+        return linear_recurrence(keep, new, self.axis, self.reverse)
 
 
 class Cummax(CumulativeExtremum):
@@ -240,15 +192,11 @@ class Cumlogsumexp(Cumulative):
             wide = _serial(np.logaddexp, self, x.astype(np.float64))
         return wide.astype(x.dtype)
 
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
         """y'[i] = e^(y[i - 1] - y[i]) y'[i - 1] + e^(x[i] - y[i]) x'[i]."""
-        (x,), (t,) = primals, tangents
-        out = self(x)
-        if t is None:
-            return out, None
         before = shift(out, self.axis, 1, like(out, -np.inf), self.reverse)
         keep, new = _share(before, out), _share(x, out)
-        return out, linear_recurrence(keep, scale(t, new), self.axis, self.reverse)
+        return linear_recurrence(keep, scale(t, new), self.axis, self.reverse)
 
     def cumulate(self, ask: Any) -> Cumulate:
         """A carry of the greatest real part so far, and of the sum of exponentials over it."""
@@ -451,20 +399,6 @@ def _serial(combine: Callable[[Any, Any], Any], op: Cumulative, x: np.ndarray) -
         return np.moveaxis(out, 0, op.axis)
 
     return _running(run, op, x)
-
-
-def _fold_along(
-    op: Cumulative, ask: Any, combine: Callable[[Expr, Expr], Expr], start: Any
-) -> Cumulate:
-    dtype = ask.dtypes[0]
-    exact = isinstance(op, CumulativeExtremum)
-    wide = "float32" if _check.is_narrow(dtype) and not exact else dtype
-
-    def step(carries: Sequence[Expr], index: Sequence[Any]) -> Any:
-        total = combine(carries[0], cast(ask.at(0, index), wide))
-        return (total,), (cast(total, dtype),)
-
-    return Cumulate(op.axis, op.reverse, (const(start, wide),), step)
 
 
 def cumsum(x: Any, axis: int = 0, reverse: bool = False) -> Any:

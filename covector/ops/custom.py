@@ -51,14 +51,11 @@ class Forward(NamedTuple):
 VjpRule = Callable[[Sequence[Any], Sequence[bool]], Forward]
 
 
-class CustomJvpCall(Call):
-    """A call whose derivative is `rule`: a JvpRule, or a program of all primals, then the tangents
-    of those that have some, to results, then their tangents.
-
-    The first `num_consts` arguments are values that the function closed over.
+class CallWithRule(Call):
+    """A call with a `rule` for derivatives: a function of flat values, or what `flat_rule` makes
+    one of.  The first `num_consts` arguments are values that the function closed over.
     """
 
-    name = "custom_jvp_call"
     rule: Any
     num_consts: int
 
@@ -69,6 +66,29 @@ class CustomJvpCall(Call):
         """What the rule says."""
         refuse_moving(self, tangents[: self.num_consts])
         return self.derive(tools, self.flat_rule(), self.label, primals, tangents)
+
+    def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
+        """A call of the batched program, with the batched rule."""
+        return _batched(self, tools, size, args, dims)
+
+    def flat_rule(self) -> Any:
+        """The rule as a function."""
+        raise TypeError(f"{self.name} has no rule")
+
+    @staticmethod
+    def derive(
+        tools: Any, rule: Any, label: str, primals: Sequence[Any], tangents: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """(results, tangents) by the rule."""
+        raise NotImplementedError
+
+
+class CustomJvpCall(CallWithRule):
+    """A call whose derivative is `rule`: a JvpRule, or a program of all primals, then the tangents
+    of those that have some, to results, then their tangents.
+    """
+
+    name = "custom_jvp_call"
 
     def flat_rule(self) -> JvpRule:
         """The rule as a function."""
@@ -83,10 +103,6 @@ class CustomJvpCall(Call):
         """(results, tangents) by the rule."""
         del tools, label
         return rule(primals, tangents)
-
-    def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
-        """A call of the batched program, with the batched rule."""
-        return _batched(self, tools, size, args, dims)
 
     @staticmethod
     def same_for_all(
@@ -161,25 +177,15 @@ class CustomJvpCall(Call):
             yield Sample(CustomJvpCall(programs[0], "f", programs[1], 0), (aval, aval))
 
 
-class CustomVjpCall(Call):
+class CustomVjpCall(CallWithRule):
     """A call whose reverse derivative is `rule`: a VjpRule, or a pair of programs.
 
     These are: arguments to results, then residuals; and residuals, then cotangents of the results
     to cotangents of the arguments (of those that have some).  Forward mode is the transpose of the
-    way back.  The first `num_consts` arguments are values that the function closed over.
+    way back: a linear call.
     """
 
     name = "custom_vjp_call"
-    rule: Any
-    num_consts: int
-
-    def __call__(self, *args: Any) -> Any:
-        return run_or_bind(self, args)
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """The forward rule, and a linear call whose transpose is the way back."""
-        refuse_moving(self, tangents[: self.num_consts])
-        return self.derive(tools, self.flat_rule(), self.label, primals, tangents)
 
     def flat_rule(self) -> VjpRule:
         """The rule as a function."""
@@ -214,10 +220,6 @@ class CustomVjpCall(Call):
         )
         found = iter(linear(*residuals, *[t for t in tangents if t is not None]))
         return outs, [next(found) if f else None for f in has_tangent]
-
-    def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
-        """A call of the batched program, with the batched rule."""
-        return _batched(self, tools, size, args, dims)
 
     @staticmethod
     def same_for_all(

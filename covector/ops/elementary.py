@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from covector.ir.scalar import Expr, const, expr
-from covector.ops import _check
 from covector.ops.arithmetic import add, div, mul, neg, reciprocal, sub
 from covector.ops.families import binary, like, scale, unary, wide
 from covector.ops.power import rsqrt
@@ -120,14 +119,6 @@ def _atan2_element(self: Any, dtype: str, y: Expr, x: Expr) -> Expr:
     return log * const(-1j, dtype)
 
 
-def _atan2_hlo(self: Any, writer: Any, *operands: Any) -> Any:
-    aval = writer.out_avals[0]
-    operands = tuple(writer.broadcast_to(x, aval.shape) for x in operands)
-    if _check.kind(aval.dtype) == "c":
-        return writer.scalar(self.element, operands)
-    return writer.emit("stablehlo.atan2", operands)
-
-
 def _inverse_square(x: Any, y: Any) -> Any:
     return reciprocal(add(mul(x, x), mul(y, y)))
 
@@ -140,8 +131,9 @@ atan2 = binary(
         lambda t, out, y, x: scale(t, mul(x, _inverse_square(x, y))),
         lambda t, out, y, x: scale(t, mul(neg(y), _inverse_square(x, y))),
     ),
+    hlo="atan2",
+    real_hlo=True,
     element=_atan2_element,
-    stablehlo=_atan2_hlo,
     domain=(0.2, 2.0),
 )
 

@@ -2,15 +2,16 @@
 
 `Pointwise`: the same scalar function of each element; `unary` and `binary` declare one in a
 statement.  `View`: every output element is an input element at a mapped index.  `LinearOp`: the
-derivative is the op itself.  Derivatives are mutually recursive, so ops of other files are named
-through the room: `ops.shape.broadcast_in_dim`.
+derivative is the op itself.  `Bilinear`: the product rule.  `Combining`: elements become fewer, or
+run, by one of `WAYS`.  Derivatives are mutually recursive, so ops of other files are named through
+the room: `ops.shape.broadcast_in_dim`.
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from covector import dtypes, ops
 from covector._base.config import config
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Linear, Op, Sample
-from covector.ir.scalar import Expr, expr
+from covector.ir.scalar import Expr, cast, expr
 from covector.ir.values import typeof
 from covector.ops import _check
 
@@ -67,6 +68,145 @@ class View(LinearOp):
         return ask.at(0, self.source(ask, index))
 
 
+class Bilinear(Op):
+    """Linear in each of two arguments: the product rule, and `pull`, which gives the transposes."""
+
+    arity = 2
+
+    @rule
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """By the product rule."""
+        (x, y), (tx, ty) = primals, tangents
+        out = self(x, y)
+        if _check.kind(typeof(out).dtype) not in "fc":
+            return out, None
+        left = None if tx is None else self(tx, y)
+        right = None if ty is None else self(x, ty)
+        if left is None or right is None:
+            return out, right if left is None else left
+        return out, ops.pointwise.add(left, right)
+
+    def transpose(self, tools: Any, ct: Any, x: Any, y: Any) -> list[Any]:
+        """What `pull` says, for the argument that is the linear one."""
+        if isinstance(x, Linear):
+            return [self.pull(0, ct, x.aval, y), None]
+        return [None, self.pull(1, ct, y.aval, x)]
+
+    def pull(self, k: int, ct: Any, wanted: ShapedArray, other: Any) -> Any:
+        """The cotangent of argument `k`, of type `wanted`, by that of the result."""
+        raise TypeError(f"{self.name} has no transpose")
+
+
+class SumOfProducts(Bilinear):
+    """Sums of products of two operands: their dtypes may differ, narrow floats are summed wide."""
+
+    def common_dtype(self, lhs: ShapedArray, rhs: ShapedArray) -> Any:
+        """The dtype of the result, unless another is preferred; refuses what is no number."""
+        for side, aval in (("lhs", lhs), ("rhs", rhs)):
+            _check.check_kind(self.name, side, aval, "biufc")
+        return _common(lhs.dtype, rhs.dtype)
+
+    def accumulator(self, x: Any, y: Any, out: Any) -> Any:
+        """The dtype in which products are summed."""
+        wide = _common(_common(dtypes.as_dtype(x), dtypes.as_dtype(y)), dtypes.as_dtype(out))
+        return _check.accumulator(wide)
+
+    @staticmethod
+    def preference(wanted: ShapedArray, x: Any, y: Any) -> Any:
+        """The `preferred_element_type` that makes products of `x` and `y` of dtype `wanted`."""
+        same = typeof(x).dtype == typeof(y).dtype == wanted.dtype
+        return None if same else wanted.dtype
+
+
+def _common(x: Any, y: Any) -> Any:
+    return x if x == y else dtypes.promote_types(x, y)
+
+
+class Way(NamedTuple):
+    """How two elements are combined: NumPy's ufunc, the elementwise op's name, StableHLO's."""
+
+    numpy: Any
+    op: str
+    hlo: str
+
+
+#: By the name that loops know (`compiler.loops.program.COMBINE`).
+WAYS: Final[dict[str, Way]] = {
+    "sum": Way(np.add, "add", "stablehlo.add"),
+    "prod": Way(np.multiply, "mul", "stablehlo.multiply"),
+    "max": Way(np.maximum, "max", "stablehlo.maximum"),
+    "min": Way(np.minimum, "min", "stablehlo.minimum"),
+    "and": Way(np.bitwise_and, "and", "stablehlo.and"),
+    "or": Way(np.bitwise_or, "or", "stablehlo.or"),
+    "xor": Way(np.bitwise_xor, "xor", "stablehlo.xor"),
+}
+
+
+class Combining(Op):
+    """Combines elements of its argument.  kind: one of WAYS."""
+
+    arity = 1
+    kind: ClassVar[str] = ""
+    accepts: ClassVar[str] = "biufc"
+
+    @property
+    def way(self) -> Way:
+        """How two elements are combined."""
+        return WAYS[self.kind]
+
+    @rule
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """By `tangent`."""
+        (x,), (t,) = primals, tangents
+        out = self(x)
+        return out, None if t is None else self.tangent(t, out, x)
+
+    @rule
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
+        """The tangent of the result `out`, by that of the argument `x`."""
+        raise TypeError(f"{self.name} has no derivative")
+
+    @rule
+    def identity(self, dtype: Any) -> Any:
+        """What the combination of no elements gives."""
+        kind = self.kind
+        if kind in ("max", "min"):
+            return worst(kind, dtype)
+        if _check.kind(dtype) == "b":
+            return kind == "and"
+        return {"prod": 1, "and": -1}.get(kind, 0)
+
+    def accumulator(self, dtype: Any) -> Any:
+        """The dtype in which elements are combined."""
+        return _check.accumulator(dtype) if self.kind in ("sum", "prod") else dtype
+
+    def fold(self, ask: Any, extents: Sequence[Any], element: Callable[..., Expr]) -> Expr:
+        """Of the elements at all `k` below `extents`."""
+        dtype = ask.dtypes[0]
+        wide = self.accumulator(dtypes.as_dtype(dtype)).name
+        kind = {"max": "or", "min": "and"}.get(self.kind) if dtype == "bool" else None
+
+        def widened(k: Sequence[Any]) -> Expr:
+            return cast(element(k), wide)
+
+        return cast(ask.fold(kind or self.kind, extents, widened), dtype)
+
+
+def worst(kind: str, dtype: Any) -> Any:
+    """The least value of a dtype for 'max', the greatest for 'min'."""
+    greatest = kind == "min"
+    letter = _check.kind(dtype)
+    if letter == "b":
+        return greatest
+    if letter in "iu":
+        info = dtypes.iinfo(dtype)
+        return int(info.max if greatest else info.min)
+    if np.isinf(np.asarray(np.inf).astype(dtype)):
+        return float("inf" if greatest else "-inf")
+    info = dtypes.finfo(dtype)  # of a type without infinities
+    return float(info.max if greatest else info.min)
+
+
 class Pointwise(Op):
     """The same function for every element.  Arguments have one shape; scalars are broadcast.
 
@@ -80,6 +220,8 @@ class Pointwise(Op):
     scalar: ClassVar[str] = ""
     #: The StableHLO (or CHLO) op; if there is none, `element` is translated.
     hlo: ClassVar[str] = ""
+    #: Whether it is no op of complex numbers.
+    real_hlo: ClassVar[bool] = False
 
     def result(self, *avals: ShapedArray) -> ShapedArray:
         """Common shape, common dtype; weakly typed if all arguments are."""
@@ -158,7 +300,7 @@ class Pointwise(Op):
         """One StableHLO op of the operands, scalars broadcast; or what `element` says."""
         shape = writer.out_avals[0].shape
         whole = [writer.broadcast_to(x, shape) for x in operands]
-        if self.hlo:
+        if self.hlo and not (self.real_hlo and _check.kind(writer.out_avals[0].dtype) == "c"):
             return writer.emit(self.hlo, whole)
         return writer.scalar(self.element, whole)
 
@@ -185,11 +327,6 @@ def sum_to_aval(ct: Any, aval: ShapedArray) -> Any:
     if given.shape == aval.shape:
         return ct
     return ops.reduce.reduce_sum(ct, tuple(range(given.ndim)))
-
-
-def linear_argument(args: Sequence[Any]) -> int:
-    """Which argument of a bilinear op is the linear one."""
-    return next(k for k, a in enumerate(args) if isinstance(a, Linear))
 
 
 _PYTHON = {"b": bool, "i": int, "f": float, "c": complex}
@@ -229,6 +366,13 @@ def scale_both(s: Any, t: Any) -> Any:
     if config.singular_derivatives == "ieee":
         return ops.pointwise.mul(s, t)
     return ops.pointwise.scale_tangents(s, t)
+
+
+def mean_of_chosen(t: Any, chosen: Any, total: Callable[[Any], Any]) -> Any:
+    """The mean of the elements of `t` that are `chosen`, where `total` adds up."""
+    where = ops.pointwise.where
+    ones = ops.shape.broadcast_to(where(chosen, like(t, 1), like(t, 0)), typeof(chosen).shape)
+    return scale(total(where(chosen, t, like(t, 0))), ops.pointwise.reciprocal(total(ones)))
 
 
 #: The dtypes a sample is made for, by kind.

@@ -6,7 +6,7 @@ They are equal to JAX's bit for bit (uniform) or to some ulp (normal).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +23,7 @@ def number(x: Any, dtype: Any) -> Any:
 def unit_interval(keys: Any, shape: Sequence[int], dtype: Any) -> Any:
     """Numbers in [0, 1), of `shape` for each key: random significands with 1's exponent, less 1."""
     point, convert = ops.pointwise, ops.cast.convert_element_type
-    width, fraction = dtypes.itemsize_bits(dtype), int(cast("Any", dtypes.finfo(dtype)).nmant)
+    width, fraction = dtypes.itemsize_bits(dtype), int(dtypes.finfo(dtype).nmant)
     if width not in (8, 16, 32, 64):
         raise TypeError(f"uniform: only floats of 8, 16, 32 or 64 bits are there; got {dtype}")
     drawn_width = 8 if fraction < 8 else width

@@ -6,7 +6,7 @@ Here all run in lock step: those that have been accepted wait for the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 from covector import dtypes, ops
 from covector._base.config import enable_x64
@@ -202,7 +202,7 @@ def _slope(a: Any, log_x: Any) -> Any:
 def _moves(change: Any, value: Any) -> Any:
     """Whether a term still changes a sum."""
     point = ops.pointwise
-    least = like(value, float(cast("Any", dtypes.finfo(typeof(value).dtype)).eps))
+    least = like(value, float(dtypes.finfo(typeof(value).dtype).eps))
     return point.gt(point.abs_(change), point.mul(least, point.abs_(value)))
 
 
@@ -229,7 +229,7 @@ def _fraction(a: Any, x: Any) -> tuple[Any, Any]:
     """F with 1 - P = F x**a e**-x / gamma(a), and dF/da: by the convergents p / q of a fraction."""
     point = ops.pointwise
     dtype = typeof(a).dtype
-    big = 1 / float(cast("Any", dtypes.finfo(dtype)).eps)
+    big = 1 / float(dtypes.finfo(dtype).eps)
 
     def going(n: Any, f: Any, df: Any, old: Any, old_slope: Any, *others: Any) -> Any:
         moves = point.or_(_moves(point.sub(f, old), f), _moves(point.sub(df, old_slope), df))

@@ -7,23 +7,19 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from covector import dtypes, ops
+from covector import ops
 from covector.ir.avals import ShapedArray
 from covector.ir.index import affine
 from covector.ir.op import Absent, Op, Sample
 from covector.ir.scalar import Expr, cast, compare, const, expr, select
 from covector.ir.values import typeof
 from covector.ops import _check
-from covector.ops.families import LinearOp, like, scale
+from covector.ops.families import Combining, LinearOp, like, mean_of_chosen, rule, scale, worst
 
 
-class Reduction(Op):
-    """Combines the elements along `axes`, which are removed.  kind: one of COMBINE."""
+class Reduction(Combining):
+    """Combines the elements along `axes`, which are removed."""
 
-    kind: ClassVar[str] = ""
-    accepts: ClassVar[str] = "biufc"
-    #: The StableHLO op that combines two elements.
-    hlo: ClassVar[str] = ""
     axes: tuple[int, ...]
 
     def result(self, x: ShapedArray) -> ShapedArray:
@@ -32,9 +28,11 @@ class Reduction(Op):
         _check.check_axes(self.name, self.axes, x.ndim)
         return ShapedArray(_without(x.shape, self.axes), x.dtype, x.weak_type)
 
-    def identity(self, dtype: Any) -> Any:
-        """What the reduction of no elements gives."""
-        raise TypeError(f"{self.name} has no identity")
+    @rule
+    def numpy(self, x: np.ndarray) -> np.ndarray:
+        """NumPy's, in the dtype of the argument (half precision through float32)."""
+        wide = self.accumulator(x.dtype)
+        return np.asarray(self.way.numpy.reduce(x, self.axes, dtype=wide)).astype(x.dtype)
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """The axes skip the batch axis, which stays among those kept."""
@@ -42,33 +40,20 @@ class Reduction(Op):
         axes = tuple(a + (a >= dim) for a in self.axes)
         return self.with_params(axes=axes)(x), dim - sum(a < dim for a in axes)
 
+    @rule
     def kernel(self, ask: Any, index: Sequence[Any]) -> Any:
         """A fold over the reduced axes; narrow floats are accumulated in float32."""
-        narrow = self.kind in ("sum", "prod") and _check.is_narrow(ask.dtypes[0])
         element = _element(ask, index, self.axes)
         if not self.axes:
             return element(())
-        extents = [ask.shapes[0][d] for d in self.axes]
-        kind = self.kind
-        if ask.dtypes[0] == "bool":
-            kind = {"max": "or", "min": "and"}.get(kind, kind)
-        if not narrow:
-            return ask.fold(kind, extents, element)
-
-        def widened(k: Sequence[Any]) -> Expr:
-            return cast(element(k), "float32")
-
-        return cast(ask.fold(kind, extents, widened), ask.dtypes[0])
+        return self.fold(ask, [ask.shapes[0][d] for d in self.axes], element)
 
     def stablehlo(self, writer: Any, x: Any) -> Any:
         """stablehlo.reduce; narrow floats are accumulated in float32."""
-        aval = writer.aval(x)
-        if self.kind not in ("sum", "prod") or not _check.is_narrow(aval.dtype):
-            return writer.reduce(self.hlo, x, self.identity(aval.dtype), self.axes)
-        wide = writer.convert(x, np.dtype(np.float32))
-        return writer.convert(
-            writer.reduce(self.hlo, wide, self.identity(aval.dtype), self.axes), aval.dtype
-        )
+        dtype = writer.aval(x).dtype
+        wide = writer.convert(x, self.accumulator(dtype))
+        total = writer.reduce(self.way.hlo, wide, self.identity(dtype), self.axes)
+        return writer.convert(total, dtype)
 
 
 def _without(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
@@ -113,16 +98,6 @@ class ReduceSum(LinearOp, Reduction):
     name = "reduce_sum"
     kind = "sum"
     accepts = "iufc"
-    hlo = "stablehlo.add"
-
-    def identity(self, dtype: Any) -> Any:
-        """0."""
-        return 0
-
-    def numpy(self, x: np.ndarray) -> np.ndarray:
-        """NumPy's sum in the dtype of the argument (half precision through float32)."""
-        wide = np.float32 if _check.is_narrow(x.dtype) else x.dtype
-        return np.sum(x, self.axes, dtype=wide).astype(x.dtype)
 
     def transpose(self, tools: Any, ct: Any, x: Any) -> list[Any]:
         """The cotangent, repeated along the axes."""
@@ -143,24 +118,10 @@ class ReduceProd(Reduction):
     name = "reduce_prod"
     kind = "prod"
     accepts = "iufc"
-    hlo = "stablehlo.multiply"
     transpose = Absent("not linear")
 
-    def identity(self, dtype: Any) -> Any:
-        """1."""
-        return 1
-
-    def numpy(self, x: np.ndarray) -> np.ndarray:
-        """NumPy's product in the dtype of the argument (half precision through float32)."""
-        wide = np.float32 if _check.is_narrow(x.dtype) else x.dtype
-        return np.prod(x, self.axes, dtype=wide).astype(x.dtype)
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
         """Every tangent times the product of all other elements: right where some are 0 too."""
-        (x,), (t,) = primals, tangents
-        out = self(x)
-        if t is None:
-            return out, None
         kept = _kept(x, self.axes)
         shape = (*(typeof(x).shape[d] for d in kept), -1)
         x, t = (_rows(v, kept, self.axes) for v in (x, t))
@@ -169,7 +130,7 @@ class ReduceProd(Reduction):
             ops.cumulative.exclusive_cumprod(x, axis, reverse=False),
             ops.cumulative.exclusive_cumprod(x, axis, reverse=True),
         )
-        return out, reduce_sum(scale(t, others), (axis,))
+        return reduce_sum(scale(t, others), (axis,))
 
     @staticmethod
     def samples() -> Iterable[Sample]:
@@ -190,48 +151,23 @@ def _rows(x: Any, kept: Sequence[int], axes: Sequence[int]) -> Any:
     return ops.shape.reshape(moved, (*(shape[d] for d in kept), merged))
 
 
-def worst(kind: str, dtype: Any) -> Any:
-    """The least value of a dtype for 'max', the greatest for 'min'."""
-    greatest = kind == "min"
-    letter = _check.kind(dtype)
-    if letter == "b":
-        return greatest
-    if letter in "iu":
-        info = dtypes.iinfo(dtype)
-        return int(info.max if greatest else info.min)
-    return float("inf" if greatest else "-inf")
-
-
 class Extremum(Reduction):
     """The greatest or least element over axes; NaN if there is one."""
 
     transpose = Absent("not linear")
-
-    def identity(self, dtype: Any) -> Any:
-        """The least (greatest) value there is."""
-        return worst(self.kind, dtype)
 
     def numpy(self, x: np.ndarray) -> np.ndarray:
         """Pairwise, by the rule of the elementwise op, where NumPy's differs."""
         start = np.asarray(self.identity(x.dtype)).astype(x.dtype)
         if x.dtype.kind == "c":
             return _complex_extremum(x, self.axes, start, self.kind)
-        pick = np.maximum if self.kind == "max" else np.minimum
-        out = pick.reduce(x, self.axes, initial=start) if self.axes else x
+        out = self.way.numpy.reduce(x, self.axes, initial=start) if self.axes else x
         return np.asarray(out).astype(x.dtype)
 
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
         """The tangent of the chosen element; the mean of the tangents of equal ones."""
-        (x,), (t,) = primals, tangents
-        out = self(x)
-        if t is None:
-            return out, None
         chosen = ops.pointwise.eq(x, _spread(out, x, self.axes))
-        zero, one = like(t, 0), like(t, 1)
-        where = ops.pointwise.where
-        total = reduce_sum(where(chosen, t, zero), self.axes)
-        ones = ops.shape.broadcast_to(where(chosen, one, zero), typeof(x).shape)
-        return out, scale(total, ops.pointwise.reciprocal(reduce_sum(ones, self.axes)))
+        return mean_of_chosen(t, chosen, lambda v: reduce_sum(v, self.axes))
 
     def kernel(self, ask: Any, index: Sequence[Any]) -> Any:
         """A fold; of complex numbers two: the real part, then the imaginary one among equals."""
@@ -240,7 +176,7 @@ class Extremum(Reduction):
         element = _element(ask, index, self.axes)
         extents = [ask.shapes[0][d] for d in self.axes]
         part = "float32" if ask.dtypes[0] == "complex64" else "float64"
-        worst = const(float("-inf" if self.kind == "max" else "inf"), part)
+        bottom = const(worst(self.kind, np.float32), part)
 
         def real(k: Sequence[Any]) -> Expr:
             return expr("real", part, element(k))
@@ -250,10 +186,20 @@ class Extremum(Reduction):
         def imaginary(k: Sequence[Any]) -> Expr:
             z = element(k)
             mine = compare("eq", expr("real", part, z), first)
-            return select(mine, expr("imag", part, z), worst)
+            return select(mine, expr("imag", part, z), bottom)
 
         second = ask.fold(self.kind, extents, imaginary)
         return expr("complex", ask.dtypes[0], first, second)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """See `_samples`; complex numbers, NaN, equal ones."""
+        names = ("bool", "int8", "uint32", "float16", "bfloat16", "float32", "float64")
+        yield from _samples(cls, names, smooth=False)  # in half precision there are ties
+        yield Sample(cls((1,)), (ShapedArray((4, 7), "float32"),))
+        yield Sample(cls((1,)), (ShapedArray((4, 7), "complex64"),))
+        special = np.array([[1, np.nan, 3], [2, 2, 1], [-0.0, 0.0, -0.0]], np.float32)
+        yield Sample(cls((1,)), (special,), smooth=False)
 
 
 def _complex_extremum(x: Any, axes: Sequence[int], start: Any, kind: str) -> Any:
@@ -273,12 +219,6 @@ class ReduceMax(Extremum):
 
     name = "reduce_max"
     kind = "max"
-    hlo = "stablehlo.maximum"
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_extremum_samples`."""
-        yield from _extremum_samples(ReduceMax)
 
 
 class ReduceMin(Extremum):
@@ -286,78 +226,40 @@ class ReduceMin(Extremum):
 
     name = "reduce_min"
     kind = "min"
-    hlo = "stablehlo.minimum"
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_extremum_samples`."""
-        yield from _extremum_samples(ReduceMin)
-
-
-def _extremum_samples(cls: type[Op]) -> Iterable[Sample]:
-    names = ("bool", "int8", "uint32", "float16", "bfloat16", "float32", "float64")
-    yield from _samples(cls, names, smooth=False)  # in half precision there are ties
-    yield Sample(cls((1,)), (ShapedArray((4, 7), "float32"),))
-    yield Sample(cls((1,)), (ShapedArray((4, 7), "complex64"),))
-    special = np.array([[1, np.nan, 3], [2, 2, 1], [-0.0, 0.0, -0.0]], np.float32)
-    yield Sample(cls((1,)), (special,), smooth=False)
 
 
 class Logical(Reduction):
-    """A bitwise reduction of booleans or integers."""
+    """A bitwise (of booleans, logical) reduction."""
 
     accepts = "biu"
     jvp = Absent("integer")
     transpose = Absent("not linear")
 
-    def identity(self, dtype: Any) -> Any:
-        """0, or all bits set."""
-        ones = True if _check.kind(dtype) == "b" else -1
-        return ones if self.kind == "and" else 0 * ones
-
-    def numpy(self, x: np.ndarray) -> np.ndarray:
-        """NumPy's."""
-        function = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[self.kind]
-        return function.reduce(x, self.axes, dtype=x.dtype) if self.axes else x
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """See `_samples`."""
+        yield from _samples(cls, ("bool", "int8", "uint32"))
 
 
 class ReduceAnd(Logical):
-    """Bitwise (of booleans, logical) and over axes."""
+    """Bitwise and over axes."""
 
     name = "reduce_and"
     kind = "and"
-    hlo = "stablehlo.and"
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_samples`."""
-        yield from _samples(ReduceAnd, ("bool", "int8", "uint32"))
 
 
 class ReduceOr(Logical):
-    """Bitwise (of booleans, logical) or over axes."""
+    """Bitwise or over axes."""
 
     name = "reduce_or"
     kind = "or"
-    hlo = "stablehlo.or"
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_samples`."""
-        yield from _samples(ReduceOr, ("bool", "int8", "uint32"))
 
 
 class ReduceXor(Logical):
-    """Bitwise (of booleans, logical) exclusive or over axes."""
+    """Bitwise exclusive or over axes."""
 
     name = "reduce_xor"
     kind = "xor"
-    hlo = "stablehlo.xor"
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_samples`."""
-        yield from _samples(ReduceXor, ("bool", "int8", "uint32"))
 
 
 class ArgExtremum(Op):
@@ -423,6 +325,17 @@ class ArgExtremum(Op):
         last = like(places, shape[axis])
         return [reduce_min(point.where(chosen, places, last), self.axes)]
 
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """Every axis, small dtypes, equal elements, NaN."""
+        int32 = np.dtype(np.int32)
+        for axis in (0, 1, 2):
+            yield Sample(cls((axis,), int32), (ShapedArray((3, 5, 7), "float32"),))
+        for dtype in ("bool", "int8", "uint32", "bfloat16", "float64"):
+            yield Sample(cls((0,), np.dtype(np.uint8)), (ShapedArray((37,), dtype),))
+        special = [[1, np.nan, 3, np.nan], [2, 5, 5, 2], [-0.0, 0.0, -0.0, 0.0]]
+        yield Sample(cls((1,), int32), (np.array(special, np.float32),))
+
 
 class Argmax(ArgExtremum):
     """The index of the first greatest element."""
@@ -430,32 +343,12 @@ class Argmax(ArgExtremum):
     name = "argmax"
     kind = "argmax"
 
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_arg_samples`."""
-        yield from _arg_samples(Argmax)
-
 
 class Argmin(ArgExtremum):
     """The index of the first least element."""
 
     name = "argmin"
     kind = "argmin"
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_arg_samples`."""
-        yield from _arg_samples(Argmin)
-
-
-def _arg_samples(cls: type[ArgExtremum]) -> Iterable[Sample]:
-    int32 = np.dtype(np.int32)
-    for axis in (0, 1, 2):
-        yield Sample(cls((axis,), int32), (ShapedArray((3, 5, 7), "float32"),))
-    for dtype in ("bool", "int8", "uint32", "bfloat16", "float64"):
-        yield Sample(cls((0,), np.dtype(np.uint8)), (ShapedArray((37,), dtype),))
-    special = np.array([[1, np.nan, 3, np.nan], [2, 5, 5, 2], [-0.0, 0.0, -0.0, 0.0]], np.float32)
-    yield Sample(cls((1,), int32), (special,))
 
 
 def _over(cls: type[Op]) -> Any:

@@ -16,7 +16,7 @@ from covector.ir.scalar import Expr, expr
 from covector.ir.values import typeof
 from covector.ops import _check, _place
 from covector.ops._place import GatherDimensionNumbers, GatherScatterMode, ScatterDimensionNumbers
-from covector.ops.families import scale
+from covector.ops.families import WAYS, Way, scale
 
 CLIP, FILL = GatherScatterMode.CLIP, GatherScatterMode.FILL_OR_DROP
 
@@ -30,14 +30,14 @@ class ScatterOp(Op):
     that depend on shapes alone), so that results are deterministic here; JAX leaves the order
     undefined.  Semantics: StableHLO `scatter`.
 
-    Subclasses: how to combine.  kind: 'set' or one of COMBINE; accepts: kinds of dtypes.
+    Subclasses: how to combine.  kind: 'set' or one of COMBINE, of what `element` makes of updates;
+    way: how to combine an old element and an update, None to replace; accepts: kinds of dtypes.
     """
 
     arity = 3
     kind: ClassVar[str] = ""
+    way: ClassVar[Way | None] = None
     accepts: ClassVar[str] = "iufc"
-    #: The StableHLO op of (old, new); none to replace.
-    hlo: ClassVar[str] = ""
     dimension_numbers: ScatterDimensionNumbers
     indices_are_sorted: bool = False
     unique_indices: bool = False
@@ -86,13 +86,11 @@ class ScatterOp(Op):
             kept = np.broadcast_to(fits, updates.shape)
             flat, updates = flat[kept], updates[kept]
         with np.errstate(all="ignore"):
-            self.combine_at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
+            if self.way is None:
+                out.reshape(-1)[flat.reshape(-1)] = updates.reshape(-1)
+            else:
+                self.way.numpy.at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
         return out
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """Combine `updates` into `out` at `places`, in place; all are 1-D."""
-        raise NotImplementedError
 
     def batch(self, tools: Any, size: int, args: Sequence[Any], dims: Sequence[Any]) -> Any:
         """The batch axis is one of the window, or, if the indices have it, common to all."""
@@ -144,7 +142,7 @@ class ScatterOp(Op):
         scalar = ShapedArray((), aval.dtype)
 
         def combine(old: Any, new: Any) -> list[Any]:
-            return [writer.emit(self.hlo, [old, new], scalar) if self.hlo else new]
+            return [writer.emit(self.way.hlo, [old, new], scalar) if self.way else new]
 
         return writer.emit(
             "stablehlo.scatter",
@@ -215,21 +213,27 @@ def samples_of(kind: type[ScatterOp], small: Sequence[str]) -> Any:
     return samples
 
 
-class Scatter(ScatterOp):
+class LinearScatter(ScatterOp):
+    """Linear in operand and updates."""
+
+    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+        """The op itself, of the tangents."""
+        x, indices, updates = primals
+        t_x, _, t_updates = tangents
+        out = self(*primals)
+        if t_x is None and t_updates is None:
+            return out, None
+        t_x = ops.shape.zeros(typeof(x)) if t_x is None else t_x
+        t_updates = ops.shape.zeros(typeof(updates)) if t_updates is None else t_updates
+        return out, self(t_x, indices, t_updates)
+
+
+class Scatter(LinearScatter):
     """Replaces the elements.  Of several updates of one element the last stays."""
 
     name = "scatter"
     kind = "set"
     accepts = "biufck"
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """Indexed assignment."""
-        out[places] = updates
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """Linear in operand and updates."""
-        return _linear_jvp(self, primals, tangents)
 
     def transpose(self, tools: Any, ct: Any, x: Any, indices: Any, updates: Any) -> list[Any]:
         """The operand's: zero where something was written.  An update's: that of its element, if
@@ -254,21 +258,12 @@ class Scatter(ScatterOp):
         return ops.pointwise.eq(self.look_up(written, indices, updates), ids)
 
 
-class ScatterAdd(ScatterOp):
+class ScatterAdd(LinearScatter):
     """Adds the updates."""
 
     name = "scatter-add"
     kind = "sum"
-    hlo = "stablehlo.add"
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """np.add.at."""
-        np.add.at(out, places, updates)
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """Linear in operand and updates."""
-        return _linear_jvp(self, primals, tangents)
+    way = WAYS["sum"]
 
     def transpose(self, tools: Any, ct: Any, x: Any, indices: Any, updates: Any) -> list[Any]:
         """The operand's as it is; an update's: that of its element."""
@@ -278,25 +273,16 @@ class ScatterAdd(ScatterOp):
         return [ct_x, None, self.look_up(ct, indices, updates.aval)]
 
 
-class ScatterSub(ScatterOp):
+class ScatterSub(LinearScatter):
     """Subtracts the updates."""
 
     name = "scatter-sub"
     kind = "sum"
-    hlo = "stablehlo.subtract"
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """np.subtract.at."""
-        np.subtract.at(out, places, updates)
+    way = Way(np.subtract, "sub", "stablehlo.subtract")
 
     def element(self, update: Expr) -> Expr:
         """Its negative is added."""
         return expr("neg", update.dtype, update)
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-        """Linear in operand and updates."""
-        return _linear_jvp(self, primals, tangents)
 
     def transpose(self, tools: Any, ct: Any, x: Any, indices: Any, updates: Any) -> list[Any]:
         """The operand's as it is; an update's: the negative of that of its element."""
@@ -311,12 +297,7 @@ class ScatterMul(ScatterOp):
 
     name = "scatter-mul"
     kind = "prod"
-    hlo = "stablehlo.multiply"
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """np.multiply.at."""
-        np.multiply.at(out, places, updates)
+    way = WAYS["prod"]
 
     def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
         """Linear in the operand; an update's tangent is scaled by all the other factors."""
@@ -391,12 +372,7 @@ class ScatterMin(ScatterExtremum):
 
     name = "scatter-min"
     kind = "min"
-    hlo = "stablehlo.minimum"
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """np.minimum.at."""
-        np.minimum.at(out, places, updates)
+    way = WAYS["min"]
 
 
 class ScatterMax(ScatterExtremum):
@@ -404,12 +380,7 @@ class ScatterMax(ScatterExtremum):
 
     name = "scatter-max"
     kind = "max"
-    hlo = "stablehlo.maximum"
-
-    @staticmethod
-    def combine_at(out: np.ndarray, places: np.ndarray, updates: np.ndarray) -> None:
-        """np.maximum.at."""
-        np.maximum.at(out, places, updates)
+    way = WAYS["max"]
 
 
 _SMALL: dict[Any, Sequence[str]] = {
@@ -438,17 +409,6 @@ def scatter(
     """`x` with windows of `updates` combined (by default: put) at `indices`."""
     mode = GatherScatterMode.from_any(mode)
     return kind(dimension_numbers, is_sorted, unique, mode)(x, indices, updates)
-
-
-def _linear_jvp(op: ScatterOp, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
-    x, indices, updates = primals
-    t_x, _, t_updates = tangents
-    out = op(*primals)
-    if t_x is None and t_updates is None:
-        return out, None
-    t_x = ops.shape.zeros(typeof(x)) if t_x is None else t_x
-    t_updates = ops.shape.zeros(typeof(updates)) if t_updates is None else t_updates
-    return out, op(t_x, indices, t_updates)
 
 
 def _aval_of(x: Any) -> ShapedArray:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from covector import ops
+from covector import dtypes, ops
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Library, Op, Sample
 from covector.ir.values import typeof
@@ -215,6 +215,8 @@ def _descending(x: Any) -> Any:
 def _descending_numpy(x: np.ndarray) -> np.ndarray:
     if _check.kind(x.dtype) != "f":
         return np.invert(x)
+    if float(dtypes.finfo(x.dtype).min) >= 0:  # powers of two, without a sign
+        return np.invert(np.ascontiguousarray(x).view(np.uint8).reshape(x.shape))
     signed = np.dtype(f"i{x.dtype.itemsize}")
     bits = np.ascontiguousarray(x).view(signed).reshape(x.shape)
     return np.invert(np.where(bits < 0, bits ^ np.iinfo(signed).max, bits))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -77,7 +77,7 @@ digamma = unary(
 
 def _i1e_derivative(t: Any, y: Any, x: Any) -> Any:
     """i0e - i1e (sign(x) + 1/x), whose limit at 0 is 1/2."""
-    least = float(cast("Any", dtypes.finfo(typeof(x).dtype)).eps)
+    least = float(dtypes.finfo(typeof(x).dtype).eps)
     small = ops.compare.lt(abs_(x), like(x, least))
     safe = where(small, like(x, 1), x)
     slope = sub(bessel_i0e(safe), mul(y, add(sign(safe), reciprocal(safe))))

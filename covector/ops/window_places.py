@@ -13,16 +13,16 @@ from covector import ops
 from covector.ir.avals import ShapedArray
 from covector.ir.index import affine
 from covector.ir.op import Absent, Sample
-from covector.ir.scalar import Expr, cast, compare, const, select
+from covector.ir.scalar import Expr, cast, compare, const, number, select
 from covector.ir.values import typeof
 from covector.ops import _check
-from covector.ops.families import LinearOp, like
-from covector.ops.reduce import worst
+from covector.ops.families import LinearOp, like, worst
 from covector.ops.windows import (
     WRITTEN_OUT,
     ReduceWindowMax,
     ReduceWindowMin,
     WindowOp,
+    by_size,
     covered,
     sliced,
     window_cases,
@@ -80,14 +80,10 @@ class WindowPlace(SelectOp):
             best, place = np.where(better, piece, best), np.where(better, np.int32(k), place)
         return place
 
-    @property
-    def kernel(self) -> Any:
-        """The elements written out, or a fold; None for a large window with places to skip."""
-        if math.prod(self.window_dimensions) <= WRITTEN_OUT:
-            return self._written_out
-        return self._fold if self.is_plain else None
+    kernel = property(by_size)
 
-    def _written_out(self, ask: Any, index: Sequence[Any]) -> Expr:
+    def written_out(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """The elements compared one after the other."""
         best: Expr | None = None
         place = const(-1, "int32")
         for k, tap in enumerate(self.taps):
@@ -106,7 +102,9 @@ class WindowPlace(SelectOp):
             best, place = select(better, x, best), select(better, number, place)
         return place
 
-    def _fold(self, ask: Any, index: Sequence[Any]) -> Expr:
+    def folded(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """A loop over the places."""
+
         def element(k: Sequence[Any]) -> tuple[Expr, Expr]:
             flat = affine(0)
             for i, w in zip(k, self.window_dimensions, strict=True):
@@ -241,9 +239,7 @@ class SelectAndGatherAdd(SelectLinear):
 
     def _written_out(self, ask: Any, index: Sequence[Any]) -> Expr:
         dtype = ask.dtypes[0]
-        found = nothing = const(
-            complex(0) if "complex" in dtype else 0.0 if "float" in dtype else 0, dtype
-        )
+        found = nothing = number(0, dtype)
         best: Expr | None = None
         has: Expr | None = None  # whether an element was met; None: surely
         for tap in self.taps:

@@ -7,9 +7,10 @@ holds no element counts for nothing.  Semantics: StableHLO `reduce_window`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,11 +19,10 @@ from covector import dtypes, ops
 from covector.ir.avals import ShapedArray
 from covector.ir.index import Affine, affine
 from covector.ir.op import Absent, Op, Sample
-from covector.ir.scalar import Expr, cast, compare, const, expr, select
+from covector.ir.scalar import Expr, cast, compare, number, select
 from covector.ir.values import typeof
 from covector.ops import _check
-from covector.ops.families import LinearOp, like
-from covector.ops.reduce import worst
+from covector.ops.families import Combining, LinearOp, like
 
 #: Windows of so many elements are written out, one after the other; larger ones are loops.
 WRITTEN_OUT = 32
@@ -83,7 +83,7 @@ class WindowOp(Op):
             (covered(n, dilation) + low + high, covered(w, spread), stride)
             for n, (w, stride, (low, high), dilation, spread) in zip(shape, self.axes, strict=True)
         ]
-        return tuple(max(0, (n - w) // stride + 1) if n >= w else 0 for n, w, stride in sizes)
+        return tuple(itertools.starmap(windows_in, sizes))
 
     def batched(self, dim: int) -> Any:
         """The same op where the operand has a further axis."""
@@ -162,14 +162,22 @@ class WindowOp(Op):
         return ask.at(k, place), inside
 
 
-def kind_of(dtype: Any) -> str:
-    """The letter of `_check.KINDS` for `dtype`."""
-    return _check.kind(dtype)
+def by_size(op: Any) -> Any:
+    """The `kernel` rule: a small window is written out, a large one is a fold; None for a large one
+    with places to skip."""
+    if math.prod(op.window_dimensions) <= WRITTEN_OUT:
+        return op.written_out
+    return op.folded if op.is_plain else None
 
 
 def covered(n: int, dilation: int) -> int:
     """Places that `n` elements take, `dilation` apart."""
     return (n - 1) * dilation + 1 if n else 0
+
+
+def windows_in(room: int, window: int, stride: int) -> int:
+    """How many windows fit in `room` places."""
+    return (room - window) // stride + 1 if room >= window else 0
 
 
 def sliced(x: Any, cuts: Sequence[slice]) -> Any:
@@ -180,19 +188,8 @@ def sliced(x: Any, cuts: Sequence[slice]) -> Any:
     return ops.pieces.slice_(x, starts, ends, [c.step for c in cuts])
 
 
-class WindowReduction(WindowOp):
-    """Combines the elements of each window.  kind: one of COMBINE."""
-
-    arity = 1
-    kind: ClassVar[str] = ""
-    #: The StableHLO op that combines two elements.
-    hlo: ClassVar[str] = ""
-    #: The NumPy function that does.
-    pair: ClassVar[Callable[..., Any]]
-
-    def identity(self, dtype: Any) -> Any:
-        """What a window without elements gives."""
-        raise TypeError(f"{self.name} has no identity")
+class WindowReduction(WindowOp, Combining):
+    """Combines the elements of each window."""
 
     def result(self, x: ShapedArray) -> ShapedArray:
         """One element for each window."""
@@ -201,27 +198,17 @@ class WindowReduction(WindowOp):
 
     def numpy(self, x: np.ndarray) -> np.ndarray:
         """One place of the windows after the other."""
-        wide = x.astype(np.float32) if self._is_wide(x.dtype) else x
-        pieces = self.views(wide, self.identity(x.dtype))
-        out = np.array(next(iter(pieces)))
-        for piece in itertools.islice(self.views(wide, self.identity(x.dtype)), 1, None):
-            out = type(self).pair(out, piece)
+        wide = x.astype(self.accumulator(x.dtype), copy=False)
+        out = functools.reduce(self.way.numpy, self.views(wide, self.identity(x.dtype)))
         return np.asarray(out).astype(x.dtype)
 
-    def _is_wide(self, dtype: Any) -> bool:
-        return self.kind == "sum" and _check.is_narrow(dtype)
+    kernel = property(by_size)
 
-    @property
-    def kernel(self) -> Any:
-        """The elements written out, or a fold; None for a large window with places to skip."""
-        if math.prod(self.window_dimensions) <= WRITTEN_OUT:
-            return self._written_out
-        return self._fold if self.is_plain else None
-
-    def _written_out(self, ask: Any, index: Sequence[Any]) -> Expr:
-        dtype = "float32" if self._is_wide(ask.dtypes[0]) else ask.dtypes[0]
-        out = None
-        nothing = const(self._start(ask.dtypes[0]), dtype)
+    def written_out(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """The elements combined one after the other."""
+        given = dtypes.as_dtype(ask.dtypes[0])
+        dtype: str = self.accumulator(given).name
+        out, nothing = None, number(self.identity(given), dtype)
         for tap in self.taps:
             x, inside = self.tap_at(ask, 0, index, tap)
             if x is None:
@@ -229,24 +216,16 @@ class WindowReduction(WindowOp):
             x = cast(x, dtype)
             if inside is not None:
                 x = select(inside, x, nothing)
-            out = x if out is None else _combine(self.kind, out, x)
+            out = x if out is None else ops.by_name(self.way.op).element(dtype, out, x)
         return cast(nothing if out is None else out, ask.dtypes[0])
 
-    def _start(self, dtype: str) -> Any:
-        value = self.identity(dtypes.as_dtype(dtype))
-        return float(value) if "float" in dtype else value
-
-    def _fold(self, ask: Any, index: Sequence[Any]) -> Expr:
-        kind = self.kind
-        if ask.dtypes[0] == "bool":
-            kind = {"max": "or", "min": "and"}[kind]
-        wide = "float32" if self._is_wide(ask.dtypes[0]) else ask.dtypes[0]
+    def folded(self, ask: Any, index: Sequence[Any]) -> Expr:
+        """A loop over the places."""
 
         def element(k: Sequence[Any]) -> Expr:
-            return cast(self.tap_at(ask, 0, index, k)[0], wide)
+            return self.tap_at(ask, 0, index, k)[0]
 
-        return cast(ask.fold(kind, list(map(affine, self.window_dimensions)), element),
-                    ask.dtypes[0])  # fmt: skip
+        return self.fold(ask, list(map(affine, self.window_dimensions)), element)
 
     def decompose(self, x: Any) -> Any:
         """Windows of the padded operand."""
@@ -255,11 +234,11 @@ class WindowReduction(WindowOp):
     def stablehlo(self, writer: Any, x: Any) -> Any:
         """stablehlo.reduce_window; narrow floats are added in float32."""
         aval = writer.aval(x)
-        wide = np.dtype(np.float32) if self._is_wide(aval.dtype) else aval.dtype
+        wide = self.accumulator(aval.dtype)
         scalar = ShapedArray((), wide)
 
         def pair(a: Any, b: Any) -> list[Any]:
-            return [writer.emit(self.hlo, [a, b], scalar)]
+            return [writer.emit(self.way.hlo, [a, b], scalar)]
 
         pads = str([list(p) for p in self.padding])
         ranks = f"{len(self.padding)}x2xi64"
@@ -277,29 +256,12 @@ class WindowReduction(WindowOp):
         return writer.convert(out, aval.dtype)
 
 
-def _combine(kind: str, x: Expr, y: Expr) -> Expr:
-    if kind == "sum":
-        return x + y
-    if x.dtype == "bool":
-        return x | y if kind == "max" else x & y
-    return expr(kind, x.dtype, x, y)
-
-
 class ReduceWindowSum(LinearOp, WindowReduction):
     """The sum of each window."""
 
     name = "reduce_window_sum"
     accepts = "iufc"
     kind = "sum"
-    hlo = "stablehlo.add"
-    pair = staticmethod(np.add)
-
-    def identity(self, dtype: Any) -> Any:
-        """0."""
-        return 0
-
-    def _start(self, dtype: str) -> Any:
-        return complex(0) if "complex" in dtype else 0.0 if "float" in dtype else 0
 
     def transpose(self, tools: Any, ct: Any, x: Any) -> list[Any]:
         """The sum of the windows that an element is in: windows of the spread-out cotangent."""
@@ -322,7 +284,7 @@ class ReduceWindowSum(LinearOp, WindowReduction):
 
     @staticmethod
     def samples() -> Iterable[Sample]:
-        """See `_samples`."""
+        """See `window_cases`; small dtypes."""
         for op, aval in window_cases(ReduceWindowSum):
             yield Sample(op, (aval,), scale=4.0)
         for dtype in ("int8", "uint32", "float16", "bfloat16", "float64", "complex64"):
@@ -354,18 +316,21 @@ class WindowExtremum(WindowReduction):
     accepts = "biuf"
     transpose = Absent("not linear")
 
-    def identity(self, dtype: Any) -> Any:
-        """The least (greatest) value there is."""
-        return worst(self.kind, dtype)
-
-    def jvp(self, tools: Any, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
+    def tangent(self, t: Any, out: Any, x: Any) -> Any:
         """The tangent of the chosen element: of equal ones the first."""
-        (x,), (t,) = primals, tangents
-        out = self(x)
-        if t is None:
-            return out, None
         select = "ge" if self.kind == "max" else "le"
-        return out, ops.window_places.SelectAndGatherAdd(*self.params.values(), select)(t, x)
+        return ops.window_places.SelectAndGatherAdd(*self.params.values(), select)(t, x)
+
+    @classmethod
+    def samples(cls) -> Iterable[Sample]:
+        """See `window_cases`; small dtypes, NaN."""
+        for op, aval in window_cases(cls, few=cls is ReduceWindowMin):
+            yield Sample(op, (aval,), (-50.0, 50.0), smooth=op.is_plain)  # else some are infinite
+        for dtype in ("bool", "int8", "uint32", "bfloat16", "float64"):
+            op = cls((3,), (2,), ((1, 1),), (1,), (1,))
+            yield Sample(op, (ShapedArray((19,), dtype),), smooth=False)
+        special = np.array([1, np.nan, 3, 2, 2, -0.0, 0.0, -np.inf], np.float32)
+        yield Sample(cls((2,), (1,), ((1, 0),), (1,), (1,)), (special,), smooth=False)
 
 
 class ReduceWindowMax(WindowExtremum):
@@ -373,13 +338,6 @@ class ReduceWindowMax(WindowExtremum):
 
     name = "reduce_window_max"
     kind = "max"
-    hlo = "stablehlo.maximum"
-    pair = staticmethod(np.maximum)
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_extremum_samples`."""
-        yield from _extremum_samples(ReduceWindowMax)
 
 
 class ReduceWindowMin(WindowExtremum):
@@ -387,20 +345,3 @@ class ReduceWindowMin(WindowExtremum):
 
     name = "reduce_window_min"
     kind = "min"
-    hlo = "stablehlo.minimum"
-    pair = staticmethod(np.minimum)
-
-    @staticmethod
-    def samples() -> Iterable[Sample]:
-        """See `_extremum_samples`."""
-        yield from _extremum_samples(ReduceWindowMin)
-
-
-def _extremum_samples(cls: Any) -> Iterable[Sample]:
-    for op, aval in window_cases(cls, few=cls is ReduceWindowMin):
-        yield Sample(op, (aval,), (-50.0, 50.0), smooth=op.is_plain)  # else some are infinite
-    for dtype in ("bool", "int8", "uint32", "bfloat16", "float64"):
-        op = cls((3,), (2,), ((1, 1),), (1,), (1,))
-        yield Sample(op, (ShapedArray((19,), dtype),), smooth=False)
-    special = np.array([1, np.nan, 3, 2, 2, -0.0, 0.0, -np.inf], np.float32)
-    yield Sample(cls((2,), (1,), ((1, 0),), (1,), (1,)), (special,), smooth=False)

@@ -1,7 +1,7 @@
 """The option `debug_key_reuse`, for operations that run at once: each array's keys are followed.
 
-While it is set in some thread, the trace at the bottom runs `tracked`; while it is not, nothing
-here is called.  What a key was used for before is remembered as long as an array holds it.
+While it is set in some thread, the trace at the bottom runs `tracked` (`watch`).  What a key was
+used for before is remembered as long as an array holds it.
 """
 
 from __future__ import annotations
@@ -16,53 +16,16 @@ import numpy as np
 from covector import transforms
 from covector._base.config import config
 from covector._base.context import context
-from covector._base.options import Option
 from covector._base.source import user_frame
 from covector.ir.op import Op
 from covector.ir.values import typeof
 from covector.runtime import debug_values
 from covector.runtime.array import Array, host
-from covector.trace.evaluate import EvalTrace
+from covector.runtime.watch import Watch
 
-NAME: Final = "debug_key_reuse"
-_bottom: Final[list[EvalTrace]] = []
-#: Scopes in force, of all threads.
-_scopes: Final = [0]
 #: id of an array -> (weak reference to it, its keys).
 _known: Final[dict[int, tuple[Any, np.ndarray]]] = {}
 _lock: Final = threading.RLock()
-
-
-class _Local(threading.local):
-    """Whether this thread is inside an operation already."""
-
-    inside = False
-
-
-_local: Final = _Local()
-
-
-def install(trace: EvalTrace) -> None:
-    """Lets the option act on what `trace` evaluates; after `debug_values`, which it goes around."""
-    _bottom[:] = [trace]
-    config.on_change(_on_option)
-    _switch()
-
-
-def _on_option(option: Option, event: str) -> None:
-    """Called with the lock of the configuration held."""
-    if option.name == NAME:
-        _scopes[0] += {"enter": 1, "exit": -1}.get(event, 0)
-    if option.name == NAME or option.name in debug_values.NAMES:
-        _switch()
-
-
-def _switch() -> None:
-    trace = _bottom[0]
-    if _scopes[0] > 0 or getattr(type(config), NAME):
-        trace.process = tracked  # type: ignore[method-assign]
-    elif trace.process is tracked:
-        debug_values.switch()
 
 
 def watching() -> bool:
@@ -72,11 +35,12 @@ def watching() -> bool:
 
 def tracked(op: Op, args: Sequence[Any]) -> Any:
     """As evaluation without it.  Raises KeyReuseError for a key that has been consumed."""
-    if _local.inside or not config.debug_key_reuse:
+    local = WATCH.local
+    if local.inside or not config.debug_key_reuse:
         return debug_values.watched(op, args)
     if not any(type(x) is Array and transforms.key_reuse.is_key(x.aval) for x in args):
         return debug_values.watched(op, args)
-    _local.inside = True  # what an operation is made of is its own affair
+    local.inside = True
     try:
         avals = [typeof(x) for x in args]
         out_avals = op.result(*avals)
@@ -92,8 +56,11 @@ def tracked(op: Op, args: Sequence[Any]) -> Any:
                 if transforms.key_reuse.is_key(x.aval):
                     _remember(x, found)
     finally:
-        _local.inside = False
+        local.inside = False
     return outs
+
+
+WATCH: Final = Watch(["debug_key_reuse"], tracked)
 
 
 def _value(x: Any, aval: Any) -> Any:

@@ -1,15 +1,14 @@
 """The options `debug_nans` and `debug_infs`: every result is looked at, and the culprit is named.
 
-While one of them is set in some thread, the trace at the bottom runs `watched` in place of
-`dispatch.evaluate`; while none is, nothing here is called.  Compiled programs look at their results
-themselves (`debug_code`).  A program whose result is bad is run again, operation by operation, into
-loops and branches, from its result back to the operation that made the first bad value of it.
+While one of them is set in some thread, the trace at the bottom runs `watched` (`watch`).  Compiled
+programs look at their results themselves (`debug_code`).  A program whose result is bad is run
+again, operation by operation, into loops and branches, from its result back to the operation that
+made the first bad value of it.
 """
 
 from __future__ import annotations
 
 import cmath
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -17,8 +16,7 @@ import numpy as np
 
 from covector import ops
 from covector._base.config import config
-from covector._base.context import context, current_trace
-from covector._base.options import Option
+from covector._base.context import Context, context, current_trace
 from covector._base.source import user_frame
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Literal, Var
 from covector.ir.op import Op
@@ -26,43 +24,8 @@ from covector.ops.call import Call, Jit
 from covector.runtime import array as arrays
 from covector.runtime import dispatch
 from covector.runtime.debug_code import can_be_bad, with_test
-from covector.trace.evaluate import EvalTrace
+from covector.runtime.watch import Watch
 from covector.trace.stage import read_literal
-
-NAMES: Final = ("debug_nans", "debug_infs")
-#: The trace at the bottom; set by `install`.
-_bottom: Final[list[EvalTrace]] = []
-#: Scopes in force, of all threads.
-_scopes: Final = [0]
-
-
-class _Local(threading.local):
-    """Whether this thread is inside an operation already."""
-
-    inside = False
-
-
-_local: Final = _Local()
-
-
-def install(trace: EvalTrace) -> None:
-    """Lets the options act on what `trace` evaluates."""
-    _bottom[:] = [trace]
-    config.on_change(_on_option)
-    switch()
-
-
-def _on_option(option: Option, event: str) -> None:
-    """Called with the lock of the configuration held."""
-    if option.name in NAMES:
-        _scopes[0] += {"enter": 1, "exit": -1}.get(event, 0)
-        switch()
-
-
-def switch() -> None:
-    """Looks at results if somebody wants it, and at none otherwise."""
-    wanted = _scopes[0] > 0 or any(getattr(type(config), name) for name in NAMES)
-    _bottom[0].process = watched if wanted else dispatch.evaluate  # type: ignore[method-assign]
 
 
 def watching() -> bool:
@@ -72,9 +35,10 @@ def watching() -> bool:
 
 def watched(op: Op, args: Sequence[Any]) -> Any:
     """As `dispatch.evaluate`.  Raises FloatingPointError for a result that is not to be."""
-    if _local.inside or not watching():
+    local = WATCH.local
+    if local.inside or not watching():
         return dispatch.evaluate(op, args)
-    _local.inside = True  # what an operation is made of is its own affair
+    local.inside = True
     try:
         tested = _tested(op) if isinstance(op, Jit) else None
         if tested is not None:
@@ -85,8 +49,11 @@ def watched(op: Op, args: Sequence[Any]) -> Any:
         out = dispatch.evaluate(op, args)
         look(op, args, out if op.multiple_results else [out])
     finally:
-        _local.inside = False
+        local.inside = False
     return out
+
+
+WATCH: Final = Watch(["debug_nans", "debug_infs"], watched)
 
 
 def _tested(op: Jit) -> Jit | None:
@@ -201,7 +168,7 @@ def _in_program(closed: ClosedJaxpr, args: Sequence[Any], which: int) -> Blame |
 
 
 def _run(op: Op, args: Sequence[Any]) -> Sequence[Any]:
-    with current_trace(_bottom[0]):
+    with current_trace(Context.trace):
         out = dispatch.evaluate(op, args)
     return out if op.multiple_results else [out]
 

@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 
 from covector import dtypes, ops
-from covector._base.config import config
-from covector._base.context import context, current_trace
+from covector._base.context import context
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Absent, Op, has_rule
 from covector.ir.values import typeof
 from covector.ops.custom import CustomVjpCall
-from covector.trace.purity_leaks import check_leaks
 from covector.trace.stage import eval_jaxpr, trace_to_jaxpr
 from covector.trace.tracer import Trace, Tracer, check_alive
 from covector.transforms.custom import CustomCall
 from covector.transforms.jet_rules import LINEAR, RULES, Series, scaled
 from covector.transforms.tools import tools
+from covector.transforms.under import run_under
 
 
 class JetTracer(Tracer):
@@ -100,17 +99,7 @@ def jet_flat(fun: Callable[..., Sequence[Any]], args: Sequence[Series], order: i
     if not order:
         return [[y] for y in fun(*(c[0] for c in args))]
     trace = JetTrace(context.trace, order)
-    inputs = [trace.wrap(list(c)) for c in args]
-    try:
-        with current_trace(trace):
-            outputs = fun(*inputs)
-        found = [trace.unwrap(x) for x in outputs]
-    finally:
-        trace.alive = False
-    if config.check_tracer_leaks:
-        del inputs, outputs
-        check_leaks([trace], Tracer)
-    return found
+    return run_under(trace, fun, (trace.wrap(list(c)) for c in args))
 
 
 def propagate(op: Op, args: list[Series], order: int) -> list[Series]:

@@ -6,14 +6,13 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from covector._base.config import config
-from covector._base.context import context, current_trace
+from covector._base.context import context
 from covector._base.source import user_frame
 from covector.ir.op import has_rule
 from covector.ir.values import typeof
-from covector.trace.purity_leaks import check_leaks
 from covector.trace.stage import StagedTracer
 from covector.trace.tracer import Argument, Trace, Tracer, check_alive, made_of, told
+from covector.transforms.under import run_under
 
 
 class JVPTracer(Tracer):
@@ -125,15 +124,6 @@ def jvp_flat(
 ) -> tuple[list[Any], list[Any]]:
     """Results and their tangents (None where zero) of a function of flat values."""
     trace = JVPTrace(context.trace if parent is None else parent, tools, fun)
-    pairs = zip(primals, tangents, strict=True)
-    inputs = [trace.wrap(p, t, n) for n, (p, t) in enumerate(pairs)]
-    try:
-        with current_trace(trace):
-            outputs = fun(*inputs)
-        pairs = [trace.unwrap(x) for x in outputs]
-    finally:
-        trace.alive = False
-    if config.check_tracer_leaks:
-        del inputs, outputs
-        check_leaks([trace], Tracer)
+    given = enumerate(zip(primals, tangents, strict=True))
+    pairs = run_under(trace, fun, (trace.wrap(p, t, n) for n, (p, t) in given))
     return [p for p, _ in pairs], [t for _, t in pairs]

@@ -6,15 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from covector import ops
-from covector._base.config import config
-from covector._base.context import context, current_trace
+from covector._base.context import context
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import has_rule
 from covector.ir.values import typeof
 from covector.ops.collective import Collective
-from covector.trace.purity_leaks import check_leaks
 from covector.trace.tracer import Argument, Trace, Tracer, made_of, told
+from covector.transforms.under import run_under
 
 
 class BatchTracer(Tracer):
@@ -120,17 +119,8 @@ def batch_flat(
 ) -> tuple[list[Any], list[int | None]]:
     """Results and their batch axes of a function of flat values."""
     trace = BatchTrace(context.trace, size, tools, axis_name, fun)
-    pairs = zip(args, dims, strict=True)
-    inputs = [trace.wrap(x, d, n) for n, (x, d) in enumerate(pairs)]
-    try:
-        with current_trace(trace):
-            outputs = fun(*inputs)
-        pairs = [trace.unwrap(x) for x in outputs]
-    finally:
-        trace.alive = False
-    if config.check_tracer_leaks:
-        del inputs, outputs
-        check_leaks([trace], Tracer)
+    given = enumerate(zip(args, dims, strict=True))
+    pairs = run_under(trace, fun, (trace.wrap(x, d, n) for n, (x, d) in given))
     return [v for v, _ in pairs], [d for _, d in pairs]
 
 

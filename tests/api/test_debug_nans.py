@@ -12,6 +12,7 @@ import pytest
 import covector as cv
 from covector import lax
 from covector import numpy as cnp
+from covector._base.context import Context
 from covector.runtime import debug_values, dispatch
 
 
@@ -39,12 +40,12 @@ def test_an_eager_operation() -> None:
 
 
 def test_off_by_default_and_off_again_after_the_scope() -> None:
-    process = debug_values._bottom[0].process
+    process = Context.trace.process
     assert process is dispatch.evaluate
     assert np.isnan(cnp.log(-1.0))
     with cv.debug_nans(True):
-        assert debug_values._bottom[0].process is debug_values.watched
-    assert debug_values._bottom[0].process is dispatch.evaluate
+        assert Context.trace.process is debug_values.watched
+    assert Context.trace.process is dispatch.evaluate
     with cv.debug_nans(False):
         assert np.isnan(cnp.log(-1.0))
 

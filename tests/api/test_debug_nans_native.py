@@ -14,6 +14,7 @@ import pytest
 import covector as cv
 import covector.numpy as cnp
 from covector import lax
+from covector._base.context import Context
 from covector.experimental import io_callback
 from covector.ir.text import print_jaxpr
 from covector.runtime import debug_values
@@ -121,9 +122,7 @@ def test_the_entry_point_serves_and_falls_back(
     assert f.record_count() == g.record_count() == 1
     entered: list[Any] = []
     fallback = debug_values.watched
-    monkeypatch.setattr(
-        debug_values._bottom[0], "process", lambda *a: (entered.append(a), fallback(*a))[1]
-    )
+    monkeypatch.setattr(Context.trace, "process", lambda *a: (entered.append(a), fallback(*a))[1])
     for _ in range(3):
         assert f(x).tolist() == [0] * 5
         assert g(x)["b"][1].tolist() == [True] * 5

@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from covector.compiler.libraries import chosen, is_small
 from covector.compiler.loops.graph import native_rule
-from covector.compiler.passes.rewrite import Writer
+from covector.compiler.passes.rewrite import Constants, Writer
 from covector.ir.avals import ShapedArray
-from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var
+from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal
 from covector.ir.op import Op, has_rule
 from covector.trace.stage import trace_to_jaxpr
 
@@ -25,17 +25,7 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with only ops that the planner has a rule for (or that nothing can expand)."""
     if not any(_expandable(e) for e in closed.eqns):
         return closed
-    out = Writer()
-    constvars, consts = list(closed.jaxpr.constvars), list(closed.consts)
-    known = {id(c): v for v, c in zip(constvars, consts, strict=True)}
-
-    def constant(c: Any, aval: ShapedArray) -> Var:
-        if id(c) not in known:
-            known[id(c)] = Var(aval)
-            constvars.append(known[id(c)])
-            consts.append(c)
-        return known[id(c)]
-
+    out, constants = Writer(), Constants(closed)
     # Each frame: the equations left, the variables' meanings, and the call's own results.
     frames: list[tuple[Any, dict[Any, Atom], Sequence[Any], Sequence[Atom], dict[Any, Atom]]] = []
     env: dict[Any, Atom] = out.env
@@ -58,7 +48,7 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
             frames.append((rest, env, eqn.outvars, body.jaxpr.outvars, env))
             env = dict(zip(body.jaxpr.invars, invars, strict=True))
             for v, c in zip(body.jaxpr.constvars, body.consts, strict=True):
-                env[v] = constant(c, v.aval)
+                env[v] = constants.variable(c, v.aval)
             rest, top = iter(body.eqns), False
         elif top:
             out.copy(eqn, invars)
@@ -67,9 +57,9 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
             env.update(zip(eqn.outvars, fresh, strict=True))
             out.eqns.append(eqn.replace(invars=invars, outvars=fresh))
     jaxpr = closed.jaxpr.replace(
-        constvars=constvars, eqns=out.eqns, outvars=out.reads(closed.jaxpr.outvars)
+        constvars=constants.variables, eqns=out.eqns, outvars=out.reads(closed.jaxpr.outvars)
     )
-    return ClosedJaxpr(jaxpr, consts)
+    return ClosedJaxpr(jaxpr, constants.values)
 
 
 def _expandable(eqn: Equation) -> bool:

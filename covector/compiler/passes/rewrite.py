@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, final
 
-from covector.ir.jaxpr import Atom, Equation, Jaxpr, Literal, Var
+from covector.ir.avals import ShapedArray
+from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var
 
 
 @final
@@ -41,3 +42,23 @@ class Writer:
     def finish(self, jaxpr: Jaxpr) -> Jaxpr:
         """`jaxpr` with the new equations."""
         return jaxpr.replace(eqns=self.eqns, outvars=self.reads(jaxpr.outvars))
+
+
+@final
+class Constants:
+    """The constants of a program, to which those of inner programs come, each once."""
+
+    __slots__ = ("known", "values", "variables")
+
+    def __init__(self, closed: ClosedJaxpr) -> None:
+        self.variables, self.values = list(closed.jaxpr.constvars), list(closed.consts)
+        self.known = {id(c): v for v, c in zip(self.variables, self.values, strict=True)}
+
+    def variable(self, value: Any, aval: ShapedArray) -> Var:
+        """What stands for `value`."""
+        name = id(value)
+        if name not in self.known:
+            self.known[name] = Var(aval)
+            self.variables.append(self.known[name])
+            self.values.append(value)
+        return self.known[name]

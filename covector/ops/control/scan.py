@@ -83,7 +83,10 @@ class Scan(Op):
             )
         return (
             *outs[: self.num_carry],
-            *(ShapedArray((self.length, *a.shape), a.dtype) for a in outs[self.num_carry :]),
+            *(
+                ShapedArray((self.length, *a.shape), a.dtype, a.weak_type)
+                for a in outs[self.num_carry :]
+            ),
         )
 
     def numpy(self, *arrays: np.ndarray) -> list[np.ndarray]:

@@ -10,15 +10,15 @@ import numpy as np
 from covector import ops
 from covector._base.config import config
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Absent, Library, Sample
+from covector.ir.op import Library, Sample
 from covector.ir.values import typeof
 from covector.ops.linalg import parts
 from covector.ops.linalg.lu import solve
-from covector.ops.linalg.parts import INT32, MatrixOp, adjoint, matmul
+from covector.ops.linalg.parts import INT32, Factorisation, adjoint, matmul
 from covector.ops.linalg.spectral import quotient
 
 
-class Eigh(MatrixOp):
+class Eigh(Factorisation):
     """[v, w] with a v = v diag(w), or [w] unless `compute_vectors`: w ascends, v is unitary.
 
     Only the lower (or upper) triangle of the Hermitian `a` is read.  All is NaN where an element
@@ -26,9 +26,6 @@ class Eigh(MatrixOp):
     """
 
     name = "eigh"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     lower: bool = True
     compute_vectors: bool = True
 
@@ -66,10 +63,6 @@ class Eigh(MatrixOp):
         """LAPACK's syevd or heevd."""
         return Library("eigh", (self.lower, self.compute_vectors)) if a.size else None
 
-    def decompose(self, a: Any) -> list[Any]:
-        """Nothing of nothing."""
-        return [ops.shape.zeros(out) for out in self.result(typeof(a))]
-
     def stablehlo(self, writer: Any, a: Any) -> Any:
         """LAPACK's syevd or heevd."""
         aval = writer.aval(a)
@@ -105,7 +98,7 @@ class Eigh(MatrixOp):
         yield Sample(Eigh(), (bad,), scale=100.0, view=parts.rebuilt)
 
 
-class Eig(MatrixOp):
+class Eig(Factorisation):
     """[w, vl, vr] of any square matrix, all complex: a vr = vr diag(w), vlᴴ a = diag(w) vlᴴ.
 
     Vectors are columns of length 1 whose largest element is real.  `vl`, `vr` are there as asked
@@ -113,9 +106,6 @@ class Eig(MatrixOp):
     """
 
     name = "eig"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     compute_left_eigenvectors: bool = True
     compute_right_eigenvectors: bool = True
 
@@ -167,10 +157,6 @@ class Eig(MatrixOp):
         """LAPACK's geev."""
         flags = self.compute_left_eigenvectors, self.compute_right_eigenvectors
         return Library("eig", flags) if a.size else None
-
-    def decompose(self, a: Any) -> list[Any]:
-        """Nothing of nothing."""
-        return [ops.shape.zeros(out) for out in self.result(typeof(a))]
 
     def stablehlo(self, writer: Any, a: Any) -> Any:
         """LAPACK's geev."""

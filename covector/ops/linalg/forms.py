@@ -10,17 +10,17 @@ import numpy as np
 
 from covector import ops
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Absent, Library, Sample
+from covector.ir.op import Library, Sample
 from covector.ir.values import typeof
 from covector.ops.linalg import parts
-from covector.ops.linalg.parts import MatrixOp
+from covector.ops.linalg.parts import Factorisation
 
 
 def _prepare(x: np.ndarray) -> list[np.ndarray]:
     return [parts.dominant(x)]
 
 
-class Schur(MatrixOp):
+class Schur(Factorisation):
     """[t, z] with a = z t zᴴ, or [t]: z is unitary, t an upper triangle.
 
     Of real matrices t may have blocks of 2 x 2 on its diagonal, for conjugate pairs of values.
@@ -28,9 +28,6 @@ class Schur(MatrixOp):
     """
 
     name = "schur"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     compute_schur_vectors: bool = True
 
     def result(self, a: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -56,10 +53,6 @@ class Schur(MatrixOp):
     def library(self, a: ShapedArray) -> Library | None:
         """LAPACK's gees."""
         return Library("schur", (self.compute_schur_vectors,)) if a.size else None
-
-    def decompose(self, a: Any) -> list[Any]:
-        """Nothing of nothing."""
-        return [ops.shape.zeros(out) for out in self.result(typeof(a))]
 
     def stablehlo(self, writer: Any, a: Any) -> Any:
         """LAPACK's gees."""
@@ -94,14 +87,11 @@ def _rebuilt(t: np.ndarray, *z: np.ndarray) -> list[np.ndarray]:
     return parts.rebuilt(z[0], t) if z else [np.abs(t)]
 
 
-class Hessenberg(MatrixOp):
+class Hessenberg(Factorisation):
     """[packed, taus]: Hessenberg's form on and above the first subdiagonal, and below it the
     reflections that lead there, as `Geqrf` packs them, one row lower."""
 
     name = "hessenberg"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
 
     def result(self, a: ShapedArray) -> tuple[ShapedArray, ...]:
         """The type of `a`, and vectors of n - 1 elements."""
@@ -151,7 +141,7 @@ class Hessenberg(MatrixOp):
             yield Sample(Hessenberg(), (ShapedArray(shape, "float32"),), smooth=False, scale=100.0)
 
 
-class Tridiagonal(MatrixOp):
+class Tridiagonal(Factorisation):
     """[packed, d, e, taus] of Hermitian matrices: the diagonal `d` and the next one `e`, real, of
     the tridiagonal form; reflections that lead there in `packed` and `taus`.
 
@@ -159,9 +149,6 @@ class Tridiagonal(MatrixOp):
     """
 
     name = "tridiagonal"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     lower: bool = True
 
     def result(self, a: ShapedArray) -> tuple[ShapedArray, ...]:

@@ -14,11 +14,11 @@ from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.gather import GatherDimensionNumbers
 from covector.ops.linalg import parts, small
-from covector.ops.linalg.parts import INT32, MatrixOp, matmul, triangle
+from covector.ops.linalg.parts import INT32, Factorisation, MatrixOp, matmul, triangle
 from covector.ops.linalg.triangular import triangular_solve
 
 
-class Lu(MatrixOp):
+class Lu(Factorisation):
     """(lu, pivots, permutation) of matrices m x n: a[permutation] = L U.
 
     `lu`: U above and on the diagonal, L below it (its diagonal is ones).  `pivots`: row i was
@@ -26,9 +26,6 @@ class Lu(MatrixOp):
     """
 
     name = "lu"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
 
     def result(self, a: ShapedArray) -> tuple[ShapedArray, ...]:
         """The type of `a`, and two vectors of int32."""

@@ -13,10 +13,10 @@ import numpy as np
 
 from covector import ops
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Op
+from covector.ir.op import Absent, Op
 from covector.ir.values import typeof
 from covector.ops import _check
-from covector.ops.families import like
+from covector.ops.families import like, rule
 
 INT32 = np.dtype(np.int32)
 #: The dtypes for which LAPACK has routines, by the letter of their names.
@@ -31,6 +31,19 @@ class MatrixOp(Op):
         moved = [ops.pieces.batch_axis_first(x, d, size) for x, d in zip(args, dims, strict=True)]
         out = self(*moved)
         return (out, [0] * len(out)) if self.multiple_results else (out, 0)
+
+
+class Factorisation(MatrixOp):
+    """Several results of one matrix, or of each of a batch; no linear function."""
+
+    multiple_results = True
+    arity = 1
+    transpose = Absent("not linear")
+
+    @rule
+    def decompose(self, a: Any) -> list[Any]:
+        """Nothing of nothing."""
+        return [ops.shape.zeros(out) for out in self.result(typeof(a))]
 
 
 # Types

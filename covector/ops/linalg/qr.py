@@ -13,11 +13,11 @@ from covector.ir.op import Absent, Library, Linear, Sample
 from covector.ir.values import typeof
 from covector.ops import _check
 from covector.ops.linalg import parts
-from covector.ops.linalg.parts import INT32, MatrixOp, adjoint, matmul, triangle
+from covector.ops.linalg.parts import INT32, Factorisation, MatrixOp, adjoint, matmul, triangle
 from covector.ops.linalg.triangular import triangular_solve
 
 
-class Geqrf(MatrixOp):
+class Geqrf(Factorisation):
     """(packed, taus) of matrices m x n: R above the diagonal, reflections below it.
 
     Reflection k is I - taus[k] v vᴴ, where v is column k of `packed` below row k, and 1 in row k.
@@ -25,9 +25,6 @@ class Geqrf(MatrixOp):
     """
 
     name = "geqrf"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     pivoting: bool = False
 
     def result(self, a: ShapedArray) -> tuple[ShapedArray, ...]:
@@ -309,7 +306,7 @@ def _first_columns(packed: Any, taus: Any) -> Any:
     return ops.pointwise.sub(parts.identity_like(packed), turned)
 
 
-class Qr(MatrixOp):
+class Qr(Factorisation):
     """(q, r) with a = q r: q has orthonormal columns, r is an upper triangle.
 
     Of m x n matrices, q is m x k and r k x n, where k is m if `full_matrices`, else min(m, n).
@@ -317,9 +314,6 @@ class Qr(MatrixOp):
     """
 
     name = "qr"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     pivoting: bool = False
     full_matrices: bool = True
 

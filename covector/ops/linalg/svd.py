@@ -9,15 +9,15 @@ import numpy as np
 
 from covector import ops
 from covector.ir.avals import ShapedArray
-from covector.ir.op import Absent, Library, Sample
+from covector.ir.op import Library, Sample
 from covector.ir.values import typeof
 from covector.ops.families import like
 from covector.ops.linalg import parts
-from covector.ops.linalg.parts import MatrixOp, adjoint, matmul
+from covector.ops.linalg.parts import Factorisation, adjoint, matmul
 from covector.ops.linalg.spectral import quotient
 
 
-class Svd(MatrixOp):
+class Svd(Factorisation):
     """[s], or [s, u, vh] if `compute_uv`, with a = u diag(s) vh; s descends.
 
     Of m x n matrices, s has k = min(m, n) values; u is m x m and vh n x n if `full_matrices`, else
@@ -25,9 +25,6 @@ class Svd(MatrixOp):
     """
 
     name = "svd"
-    multiple_results = True
-    arity = 1
-    transpose = Absent("not linear")
     full_matrices: bool = False
     compute_uv: bool = True
 
