@@ -14,11 +14,12 @@ from covector.numpy.convert import array_operand, canonical_axis, cast, strong
 tanh = cnp.tanh
 
 
-def _inexact(who: str, x: Any) -> Any:
-    """`x` as an array of floats (or complex numbers)."""
+def _inexact(who: str, x: Any, weak: bool = False) -> Any:
+    """`x` as an array of floats (or complex numbers); weak: integers become weakly typed ones, as
+    they do beside a Python float."""
     x = array_operand(who, x)
     dtype = dtypes.to_inexact_dtype(x.dtype)
-    return cast(x, dtype, x.weak_type)
+    return cast(x, dtype, x.weak_type or (weak and dtype != x.dtype))
 
 
 def _number(x: Any, value: float) -> Any:
@@ -54,7 +55,7 @@ def relu6(x: Any) -> Any:
     >>> float(nn.relu6(7.0))
     6.0
     """
-    x = _inexact("relu6", x)
+    x = _inexact("relu6", x, weak=True)
     return cnp.where(x >= 6, 6, cnp.where(x <= 0, 0, x))
 
 
@@ -75,7 +76,7 @@ def sparse_sigmoid(x: Any) -> Any:
     >>> float(nn.sparse_sigmoid(0.0))
     0.5
     """
-    x = _inexact("sparse_sigmoid", x)
+    x = _inexact("sparse_sigmoid", x, weak=True)
     return 0.5 * cnp.clip(x + 1.0, 0.0, 2.0)
 
 
@@ -96,7 +97,7 @@ def sparse_plus(x: Any) -> Any:
     >>> float(nn.sparse_plus(0.0))
     0.25
     """
-    x = _inexact("sparse_plus", x)
+    x = _inexact("sparse_plus", x, weak=True)
     return cnp.where(x <= -1, 0, cnp.where(x >= 1, x, (x + 1.0) ** 2 / 4))
 
 
@@ -153,7 +154,7 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
     >>> float(nn.elu(2.0))
     2.0
     """
-    x = _inexact("elu", x)
+    x = _inexact("elu", x, weak=True)
     return cnp.where(x > 0, x, alpha * cnp.expm1(cnp.where(x > 0, 0, x)))
 
 
@@ -164,7 +165,7 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
     >>> float(nn.celu(2.0))
     2.0
     """
-    x = _inexact("celu", x)
+    x = _inexact("celu", x, weak=True)
     return cnp.where(x > 0, x, alpha * cnp.expm1(cnp.where(x > 0, 0, x) / alpha))
 
 
@@ -185,7 +186,7 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
     >>> float(nn.leaky_relu(-2.0, 0.5))
     -1.0
     """
-    x = _inexact("leaky_relu", x)
+    x = _inexact("leaky_relu", x, weak=True)
     return cnp.where(x >= 0, x, negative_slope * x)
 
 
@@ -207,7 +208,7 @@ def hard_sigmoid(x: Any) -> Any:
     >>> float(nn.hard_sigmoid(0.0))
     0.5
     """
-    return relu6(_inexact("hard_sigmoid", x) + 3.0) / 6.0
+    return relu6(_inexact("hard_sigmoid", x, weak=True) + 3.0) / 6.0
 
 
 def hard_silu(x: Any) -> Any:
@@ -217,7 +218,7 @@ def hard_silu(x: Any) -> Any:
     >>> float(nn.hard_silu(3.0))
     3.0
     """
-    x = _inexact("hard_silu", x)
+    x = _inexact("hard_silu", x, weak=True)
     return x * hard_sigmoid(x)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from covector import dtypes, lax
+from covector import dtypes, lax, ops
 from covector import numpy as cnp
 from covector.numpy.convert import array_operand, cast
 
@@ -44,7 +44,7 @@ def logsumexp(
     if where is not None:
         a = cnp.where(where, a, -np.inf)
     top = cnp.max(cnp.real(a), axis, keepdims=True, initial=-np.inf)
-    top = lax.stop_gradient(cnp.where(cnp.isfinite(top), top, 0))
+    top = ops.select.stop_gradient(cnp.where(cnp.isfinite(top), top, 0))
     terms = cnp.exp(a - top)
     if b is not None:
         terms = b * terms
@@ -95,10 +95,10 @@ def _shifted(x: Any, axis: Any, where: Any) -> Any:
     bounded = where is not None or not x.size
     top = cnp.max(x, axis, keepdims=True, where=where, initial=-np.inf if bounded else None)
     if where is None:
-        return x - lax.stop_gradient(top)
+        return x - ops.select.stop_gradient(top)
     # Where nothing counts, the maximum is not finite.
     top = cnp.where(cnp.isfinite(top), top, 0)
-    return cnp.where(where, x, 0) - lax.stop_gradient(top)
+    return cnp.where(where, x, 0) - ops.select.stop_gradient(top)
 
 
 def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
@@ -225,6 +225,11 @@ def _check_attention(q: Any, k: Any, v: Any) -> None:
             f"dot_product_attention: key and value must have as many positions and heads, and "
             f"these divide the query heads; got {shapes}"
         )
+    if not q.dtype == k.dtype == v.dtype:
+        raise ValueError(
+            f"dot_product_attention: query, key and value must have one dtype; got {q.dtype}, "
+            f"{k.dtype} and {v.dtype}"
+        )
 
 
 def _allowed(
@@ -235,7 +240,10 @@ def _allowed(
     columns = lax.broadcasted_iota(np.int32, shape[2:], 1)
     parts = []
     if mask is not None:
-        parts.append(array_operand("dot_product_attention", mask))
+        mask = array_operand("dot_product_attention", mask)
+        if mask.dtype != np.bool_:
+            raise ValueError(f"dot_product_attention: mask must be bool; got {mask.dtype}")
+        parts.append(mask)
     if is_causal:
         parts.append(rows >= columns)
     if window is not None:

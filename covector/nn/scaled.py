@@ -149,7 +149,7 @@ def scaled_dot_general(
 
     Derivatives are straight-through: those of the product of the operands as they were, where
     these and the cotangent are quantised for the products that give the gradients, unless the
-    third config is 'nvfp4'; then an element of 'nvfp4' beyond its reach has no gradient.  A last
+    third config is 'nvfp4'; then elements beyond the range of 'nvfp4' have no gradient.  A last
     block of a row may be shorter than others.  Infinities and NaNs make their block NaN in
     'mxfp8'; in 'nvfp4' infinities are saturated.
 
@@ -259,18 +259,34 @@ def _backward(formats: Any, kept: Any, ct: Any) -> Any:
 
 
 def _gradient(formats: Any, factors: Any, ct: Any, y: Any, of_y: int, x: Any, of_x: int) -> Any:
-    """The gradient of `x`, the operand that was multiplied by `y`."""
-    if not formats[2].exact:
-        y = cnp.swapaxes(y, 1, 2)
-        formats, factors = ((v[2], v[of_y], v[2]) for v in (formats, factors))
-        return _product(formats, ct, y, factors).astype(x.dtype)
-    numbers = ((2,), (1,)), ((0,), (0,))
-    grad = ops.contract.dot_general(ct, y.astype(_FLOAT32), numbers, lax.Precision.HIGHEST)
-    form, factor = formats[of_x], factors[of_x]
-    if factor is not None:  # what was saturated is a constant
-        reach = factor * (_greatest(form.element) * _greatest(form.scale))
-        grad = cnp.where(cnp.abs(x) <= reach, grad, 0)
+    """Of `x`: the product of the cotangent (B, its rows, rows of `y`) with the other operand `y`.
+
+    The straight-through estimator (Bengio, Leonard, Courville 2013, "Estimating or propagating
+    gradients through stochastic neurons"): rounding counts as the identity.  Where the product is
+    exact it is the clipped form (Hubara et al. 2016, "Quantized neural networks"): an element in
+    the range of a format that saturates has derivative 1, one beyond it 0.
+    """
+    turned, config = cnp.swapaxes(y, 1, 2), formats[2]
+    if not config.exact:
+        pair = (config, formats[of_y]), (factors[2], factors[of_y])
+        return _quantised_product(pair[0], ct, turned, pair[1]).astype(x.dtype)
+    numbers = ((2,), (2,)), ((0,), (0,))
+    grad = ops.contract.dot_general(ct, turned.astype(_FLOAT32), numbers, lax.Precision.HIGHEST)
+    if formats[of_x].scale != _E8M0:  # powers of two reach as far as float32 does
+        grad = cnp.where(_in_range(x, formats[of_x], factors[of_x]), grad, 0)
     return grad.astype(x.dtype)
+
+
+def _in_range(x: Any, form: _Format, factor: Any) -> Any:
+    """Whether the format reaches each element of `x`, so that quantising it does not saturate.
+
+    Both of its parts at their greatest are 6 * 448 in NVFP4, relative to `factor`: divided by it as
+    `_quantise` does, so that this asks what happened there.  NaN is in no range.  The greatest of
+    a block may also be cut a little, where the block's scale is rounded down: that is rounding.
+    """
+    x = x.astype(_FLOAT32)
+    relative = x if factor is None else x / factor
+    return cnp.abs(relative) <= _greatest(form.element) * _greatest(form.scale)
 
 
 _product.defvjp(_forward, _backward)

@@ -145,6 +145,9 @@ def _gather(
 ) -> Any:
     shape = typeof(x).shape
     axes = [axis for axis, _ in places]
+    if any(0 in typeof(p).shape for p in positions):
+        x = _never_read(x, axes)
+        shape = typeof(x).shape
     batch = typeof(positions[0]).ndim
     first = 0 if parsed.separated else axes[0]
     rank = len(shape) - len(axes) + batch
@@ -161,6 +164,12 @@ def _gather(
         indices_are_sorted=is_sorted,
         unique_indices=unique,
     )
+
+
+def _never_read(x: Any, axes: Sequence[int]) -> Any:
+    """`x`, of which no element is read, with an element along those of `axes` that have none."""
+    more = [(0, 1 if d in axes and not n else 0, 0) for d, n in enumerate(typeof(x).shape)]
+    return ops.pieces.pad(x, 0, more)
 
 
 def _new_axes(x: Any, parsed: Parsed) -> Any:
@@ -305,6 +314,8 @@ def take_along_axis(
         broadcast_to(v, (*rest[:axis], v.shape[axis], *rest[axis + 1 :])) for v in (arr, indices)
     )
     indices = wrapped(indices, arr.shape[axis], wrap)
+    if 0 in typeof(indices).shape:
+        arr = _never_read(arr, [axis])
     others = tuple(d for d in range(arr.ndim) if d != axis)
     numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
     return ops.gather.gather(

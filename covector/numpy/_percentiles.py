@@ -167,7 +167,9 @@ def _quantile(
         raise NotImplementedError(f"{who}: only method 'inverted_cdf' supports weights; got "
                                   f"{method!r}")  # fmt: skip
     a, q = operands(who, a, q)
-    x, share = promote_inexact(array_operand(who, a), array_operand(who, q))
+    (x,), (share,) = promote_inexact(array_operand(who, a)), promote_inexact(array_operand(who, q))
+    wanted = typeof(x).dtype
+    x, share = promote_inexact(x, share)  # the place is found in the wider type
     x, share = strong(x, typeof(x).dtype), strong(share, typeof(x).dtype)
     if is_kind(x, np.complexfloating):
         raise ValueError(f"{who} does not support complex input: complex numbers have no order")
@@ -180,7 +182,7 @@ def _quantile(
     if weights is not None:
         weights = _weight_rows(who, weights, x, axes)
     found = _of_rows(values, share, method, skip_nan, weights)
-    return _shaped(found, share, x.shape, axes, keepdims)
+    return convert.cast(_shaped(found, share, x.shape, axes, keepdims), wanted)
 
 
 def _rows(x: Any, axes: tuple[int, ...]) -> Any:

@@ -197,7 +197,7 @@ def _extremum(
     if initial is None and 0 in [x.shape[d] for d in axes]:
         raise ValueError(f"zero-size array to reduction operation {who} which has no identity")
     x = strong(x, x.dtype)
-    x = masked(who, x, where, ops.reduce.worst(who, x.dtype))
+    x = masked(who, x, where, ops.families.worst(who, x.dtype))
     return kept(_combined(reduce(x, axes), initial, combine, who), axes, keepdims)
 
 

@@ -79,6 +79,8 @@ def _repeated(x: Any, repeats: Any, axis: int, total: int | None) -> Any:
             return _repeated_evenly(x, int(counts[0]), axis)
         places = np.repeat(np.arange(n, dtype=np.int32), counts)
         return getitem(x, (*(slice(None),) * axis, places))
+    if not n:
+        return x  # there is nothing to fill it with
     counts = convert.broadcast_to(convert.cast(repeats, INT), (n,))
     # Where each slice starts; the number of starts up to a place, less 1, is the slice there.
     ends = ops.cumulative.cumsum(as_array(counts), 0)

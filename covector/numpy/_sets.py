@@ -113,10 +113,9 @@ def _unique(x: Any, axis: int | None, equal_nan: bool, size: int | None, fill: A
     inverse = _put_back(ranks, order)
     if axis is None:
         inverse = ops.shape.reshape(inverse, x.shape)
-    stops = ops.shape.concatenate([
-        ops.shape.slice_along(starts, 0, min(1, count), count),
-        ops.shape.full((min(1, count),), n, index)], 0)  # fmt: skip
-    counts = point.sub(stops, starts)
+    # A run ends where the next one starts, given or not.
+    (nexts,) = nonzero(first, size=count + 1, fill_value=n)
+    counts = point.sub(ops.shape.slice_along(nexts, 0, 1, count + 1), starts)
     return UniqueAll(ops.shape.move_axis(values, 0, place), indices, inverse, counts)
 
 

@@ -252,10 +252,15 @@ def _nan_mask(x: Any) -> Any:
 
 
 def _filled(who: str, a: Any, value: Any) -> tuple[Any, Any]:
-    """(the array with `value` for NaN, where it is NaN or None for dtypes that have none)."""
+    """(the array with `value` for NaN, where it is NaN or None for dtypes that have none).
+
+    `value`: a number, or "max" or "min" for what never is that.
+    """
     x = array_operand(who, a)
     if not is_kind(x, np.inexact):
         return x, None
+    if isinstance(value, str):
+        value = ops.families.worst(value, typeof(x).dtype)
     mask = _nan_mask(x)
     return convert.select(mask, number(x, value), x), mask
 
@@ -362,8 +367,7 @@ def _nan_extremum(
     initial: Any,
     where: Any,
 ) -> Any:
-    worst = -np.inf if who == "nanmax" else np.inf
-    x, mask = _filled(who, a, worst)
+    x, mask = _filled(who, a, who[3:])
     result = reduce(x, axis, out, keepdims, initial, where)
     if initial is not None or mask is None:
         return result
@@ -380,7 +384,7 @@ def nanargmax(
     >>> cnp.nanargmax(cnp.array([cnp.nan, 1.0])).tolist()
     1
     """
-    return _nan_arg("nanargmax", reductions.argmax, -np.inf, a, axis, out, keepdims)
+    return _nan_arg("nanargmax", reductions.argmax, "max", a, axis, out, keepdims)
 
 
 def nanargmin(
@@ -392,11 +396,11 @@ def nanargmin(
     >>> cnp.nanargmin(cnp.array([cnp.nan, 1.0])).tolist()
     1
     """
-    return _nan_arg("nanargmin", reductions.argmin, np.inf, a, axis, out, keepdims)
+    return _nan_arg("nanargmin", reductions.argmin, "min", a, axis, out, keepdims)
 
 
-def _nan_arg(who: str, find: Any, worst: float, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
-    x, mask = _filled(who, a, worst)
+def _nan_arg(who: str, find: Any, kind: str, a: Any, axis: Any, out: Any, keepdims: Any) -> Any:
+    x, mask = _filled(who, a, kind)
     found = find(x, axis, out, keepdims)
     if mask is None:
         return found

@@ -4,7 +4,9 @@ The oracle multiplies scaled matrices on GPUs only, so that one step of its prog
 the formula that it documents; how operands and cotangents are quantised is its own.
 """
 
+import inspect
 import itertools
+import re
 
 import ml_dtypes
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 import covector as cv
 import covector.numpy as cnp
 from covector import lax, nn
+from tests.oracle import given, once
 
 E4M3, E5M2, E8M0, FP4 = (
     ml_dtypes.float8_e4m3fn,
@@ -59,9 +62,18 @@ def oracle(jax, function, *args):
             values.update(zip(e.outvars, outs, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
+    def constants(jaxpr, consts):
+        for e in jaxpr.eqns:
+            inner = e.params.get("jaxpr", e.params.get("call_jaxpr"))
+            consts = consts if inner is None else [*consts, *constants(inner.jaxpr, inner.consts)]
+        return consts
+
     args = [jax.numpy.asarray(x) for x in args]
     closed = jax.make_jaxpr(function)(*args)
-    return run(closed.jaxpr, closed.consts, args)
+    text = re.sub(r" at 0x\w+", "", f"{inspect.getsource(formula)} {closed}")
+    known = [*constants(closed.jaxpr, closed.consts), *args]
+    ask = lambda: run(closed.jaxpr, closed.consts, args)  # noqa: E731
+    return once("api", text, known, closed.out_avals, ask)
 
 
 @pytest.mark.parametrize(
@@ -144,6 +156,43 @@ def test_values_and_gradients(modes, scale, jax, assert_close):
     a[0, :2] = 1e5, -3000  # nvfp4 saturates; what is saturated has no gradient
     got = results(cv)(a, b)
     assert_close(got, oracle(jax, results(jax), a, b), rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("scales", [(1.0, 1.0, 1.0), (0.5, 2.0, 1e-3)])
+def test_nvfp4_has_no_gradient_beyond_its_range(scales, jax, assert_close):
+    a, b, w = normal(3, 48, spread=2), normal(2, 48, seed=1), normal(3, 2, seed=2)
+    edges = np.float32([2687, 2688, np.nextafter(np.float32(2688), np.inf), 1e6, np.inf, np.nan])
+    known = np.float32([1, 1, 0, 0, 0, 0])
+    inside = [np.ones_like(a), np.ones_like(b)]
+    for x, mask, scale in zip((a, b), inside, scales, strict=False):
+        x[1, 10:16], x[0, 30:36] = scale * edges, -scale * edges
+        mask[1, 10:16] = mask[0, 30:36] = known
+
+    def grads(lib):
+        three = [lib.nn.get_scaled_dot_general_config("nvfp4", np.float32([s])) for s in scales]
+
+        def loss(a, b):
+            return (w * lib.nn.scaled_dot_general(a, b, ROWS, configs=three)).sum()
+
+        return lambda a, b: lib.grad(loss, (0, 1))(a, b)
+
+    # Each side by itself: what isn't finite on one has no part in the other's gradient.
+    for k, (x, mask) in enumerate(zip((a, b), inside, strict=True)):
+        args = (x, normal(2, 48, seed=1)) if k == 0 else (normal(3, 48, seed=4), x)
+        got = grads(cv)(*args)[k]
+        product = (w if k == 0 else w.T) @ args[1 - k]
+        assert_close(got, product * mask, rtol=1e-5, atol=1e-5)
+        assert_close(got, oracle(jax, grads(jax), *args)[k], rtol=1e-5, atol=1e-5)
+
+
+def test_range_of_formats_that_are_mixed(assert_close):
+    a, b = normal(3, 32), normal(2, 32, seed=1)
+    a[0, 3] = b[1, 5] = 1e5
+    mixed = configs(cv, ["mxfp8", "nvfp4", "nvfp4"])
+    got = cv.grad(lambda a, b: nn.scaled_dot_general(a, b, ROWS, configs=mixed).sum(), (0, 1))(a, b)
+    wanted = [np.tile(b.sum(0), (3, 1)), np.tile(a.sum(0), (2, 1))]
+    wanted[1][1, 5] = 0  # mxfp8 does not saturate
+    assert_close(got, wanted, rtol=1e-5, atol=1e-4)
 
 
 @pytest.mark.parametrize("mode", ["nvfp4"])
@@ -283,9 +332,8 @@ def test_scaled_dot(data, scales, out, jax, assert_close):
     a, b = (3 * normal(8, 64)).astype(data), (3 * normal(64, 8, seed=1)).astype(data)
     s, u = normal(8, 2, seed=2).astype(scales), normal(4, 8, seed=3).astype(scales)
     options = {"lhs_scale": s, "rhs_scale": u, "preferred_element_type": out}
-    assert_close(
-        lax.scaled_dot(a, b, **options), jax.lax.scaled_dot(a, b, **options), rtol=1e-2, atol=1e-3
-    )
+    wanted = given("api", lambda a, b: jax.lax.scaled_dot(a, b, **options), a, b)
+    assert_close(lax.scaled_dot(a, b, **options), wanted, rtol=1e-2, atol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -301,11 +349,12 @@ def test_scaled_dot(data, scales, out, jax, assert_close):
 )
 def test_axes_of_scaled_dot(shapes, options, jax, assert_close):
     a, b = (normal(*shape, seed=k) for k, shape in enumerate(shapes))
-    given = {k: normal(*v, seed=5) if "scale" in k else v for k, v in options.items()}
-    ours, theirs = (
-        lib.lax.scaled_dot(a, b, preferred_element_type="float32", **given) for lib in (cv, jax)
-    )
-    assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+    full = {k: normal(*v, seed=5) if "scale" in k else v for k, v in options.items()}
+
+    def product(lib):
+        return lib.lax.scaled_dot(a, b, preferred_element_type="float32", **full)
+
+    assert_close(product(cv), given("api", lambda: product(jax)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -167,6 +167,18 @@ def test_narrow_floats_are_rounded_after_each_operation(op, dtype):
     assert {a.dtype for n in arithmetic for a in n.args} <= {"float32", "int32", "bool"}
 
 
+@pytest.mark.parametrize("dtype", NARROW)
+def test_nextafter_in_narrow_floats(dtype):
+    steps = numpy_dtype(dtype)
+    bits = f"u{steps.itemsize}"
+    x = np.arange(1 << 8 * steps.itemsize, dtype=np.int64).astype(bits).view(steps)
+    root = expr("nextafter", dtype, name("x", dtype), name("y", dtype))
+    check(root, x=x, y=np.random.default_rng(3).permutation(x))
+    one, up = np.array([1, -1], steps), np.array([2, 2], steps)
+    moved = evaluate(expand_all([root])[0], {"x": one, "y": up})
+    assert (moved.view(bits).astype(int) - one.view(bits).astype(int)).tolist() == [1, -1]
+
+
 def test_narrow_floats_agree_with_xla():
     jax = pytest.importorskip("jax")
     rng = np.random.default_rng(2)
