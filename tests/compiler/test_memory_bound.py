@@ -113,6 +113,7 @@ def test_the_peak_is_reported():
     stats = compiled.memory_analysis()
     assert stats.temp_size_in_bytes >= x.nbytes
     assert stats.peak_memory_in_bytes == 2 * x.nbytes + stats.temp_size_in_bytes
+    assert stats.generated_code_size_in_bytes > 0
 
 
 def test_largest_first_fills_holes():

@@ -144,7 +144,13 @@ class _Writer:
         loops = ",".join(f"{self.name('axis', a)} {self.index(low)} {self.index(high)}"
                          for a, low, high in s.loops)  # fmt: skip
         lanes = "-" if s.vector is None else self.name("axis", s.vector)
-        return f"fold {loops} {lanes}*{s.unroll}"
+        return f"fold {loops} {lanes}*{s.unroll}{self.asks(s)}"
+
+    def asks(self, s: For | Fold) -> str:
+        return "".join(
+            f" {self.name('buffer', buffer)}[{','.join(map(self.index, index))}]"
+            for buffer, index in s.asks
+        )
 
 
 def _bodies(s: Statement) -> list[list[Statement]]:
@@ -159,7 +165,7 @@ _WRITE: dict[type, Any] = {
     Store: lambda w, s: f"store {w.place(s)}",
     Update: lambda w, s: f"update {s.kind} {w.place(s)}",
     Let: lambda w, s: f"let {w.name('name', s.name)} {w.expr(s.value)}",
-    For: lambda w, s: f"for {w.bounds(s)} {s.mode}*{s.unroll} {s.ahead}",
+    For: lambda w, s: f"for {w.bounds(s)} {s.mode}*{s.unroll} {s.ahead}{w.asks(s)}",
     If: lambda w, s: f"if {w.expr(s.condition)}",
     Scan: _Writer.scan,
     Repeat: _Writer.repeat,

@@ -9,7 +9,7 @@ from covector.compiler.loops.costs import MEMORY_COST, READ_COST, WHOLE_FOLD, pr
 from covector.compiler.loops.domain import FoldRef, FoldResult, MustBuffer, Refusal, Split
 from covector.compiler.loops.graph import Node
 from covector.ir.index import ZERO, Affine, Data, Quotient, affine
-from covector.ir.scalar import INDEX, Expr, cast, expr
+from covector.ir.scalar import INDEX, Expr, cast, const, expr
 
 if TYPE_CHECKING:
     from covector.compiler.loops.lower import Lowering
@@ -63,6 +63,8 @@ class Asking:
         given: tuple[str, ...] = tuple(v.dtype for v in values)
         if not loops and init is None:
             return values if pair else values[0]
+        if kind == "sum" and init is None and any(h == ZERO for _, _, h in loops):
+            return const(0, given[0])  # a sum starts from -0, which changes no element
         if (
             pair
             and given[-1] == INDEX

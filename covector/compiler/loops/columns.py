@@ -80,7 +80,7 @@ def panels(kernel: Kernel, loop: For) -> list[Statement]:
 
 
 def panel_width(kernel: Kernel, loop: For, extent: int) -> int:
-    """Columns of a panel: what it keeps fits in L2; panels are about equal."""
+    """Columns of a panel: what it keeps fits in L2; panels are equal, or about so."""
     per_column = 8
     for b in _written(kernel, loop):
         elements = 1
@@ -91,6 +91,9 @@ def panel_width(kernel: Kernel, loop: For, extent: int) -> int:
     widest = max(NARROWEST, min(most, PANEL_BYTES // per_column // NARROWEST * NARROWEST))
     if extent <= widest:
         return extent
+    for width in range(widest, widest // 2, -NARROWEST):  # what is left over is code of its own
+        if extent % width == 0:
+            return width
     count = -(-extent // widest)
     even = -(-extent // count)
     return -(-even // NARROWEST) * NARROWEST
@@ -167,9 +170,10 @@ class _Panel:
         return Store(row.name, (affine(self.column),), value)
 
     def _columns(
-        self, body: list[Statement], width: int, cheap: bool = False, inside: Axes = ()
+        self, body: list[Statement], width: int, lines: bool = False, inside: Axes = ()
     ) -> For:
-        unroll = 2 if cheap and width >= 64 else 1
+        """A loop over the columns; `lines`: two vectors at once, which are a line or more."""
+        unroll = 2 if lines and width >= 64 else 1
         if inside:
             body = self._outside(body, inside)
         return For(self.column, ZERO, Affine(width), self._named(body), "vector", unroll)
@@ -287,8 +291,8 @@ class _Panel:
                 inner += self._choose(r.kind, rows, values)
             later.update(zip(r.names, rows, strict=True))
         over = _over(inside, s.loops)
-        body: list[Statement] = [self._columns([*stores, *inner], width, inside=over)]
         cheap = not stores and all(isinstance(t, Update) for t in inner) and _light(inner)
+        body: list[Statement] = [self._columns([*stores, *inner], width, not cheap, over)]
         for k, (a, low, high) in enumerate(reversed(s.loops)):
             rows_at_once = ROWS // max(1, len(inner)) if k == 0 and cheap else 1
             ends = rewrite.index(low), rewrite.index(high)

@@ -1,5 +1,5 @@
 """Chooses what runs as vectors: which axis has the lanes, how much is unrolled, where tiles pay,
-where columns are done in panels, which loops may be spread over threads.
+where columns are done in panels, which loops may be spread over threads, what is fetched early.
 
 Works on a serial kernel; each decision looks only at loop extents and at strides of accesses.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from covector.compiler.loops.address import Accesses
+from covector.compiler.loops.asks import ask_ahead
 from covector.compiler.loops.columns import panel_width, panels
 from covector.compiler.loops.costs import COST
 from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
 from covector.compiler.loops.strides import Strides, mentions, step_along
 from covector.compiler.loops.transform import all_statements, bounds, expressions
-from covector.ir.scalar import Expr, walk_deep
+from covector.ir.scalar import Expr, walk, walk_deep
 
 #: Rows shorter than this are better done many at a time, one a lane.
 SHORT = 8
@@ -25,8 +26,9 @@ DEAR = 40
 #: Up to these costs of an element so many vectors are done side by side: their chains of dependent
 #: instructions fill each other's gaps; beyond, LLVM has too much to read.
 UNROLLED = ((150, 4), (600, 2))
-#: Columns that a panel needs for its rows to be read as streams.
-STREAM = 64
+#: Columns that a panel needs for its rows to be read as streams; and what costs no more than so
+#: much is not kept for whole columns, which no near cache holds: as fast, and half the code.
+STREAM, CHEAP = 64, 12
 #: Both axes of a transposed tile are at least this long.
 TILE = 16
 
@@ -36,12 +38,13 @@ def choose_lanes(kernel: Kernel) -> Kernel:
     kernel.body = _body(kernel, kernel.body, False)
     for s in kernel.body:
         _spread(kernel, s)
+    ask_ahead(kernel)
     return kernel
 
 
 def crowded(kernel: Kernel) -> bool:
-    """Whether rows of scratch are so long that panels of columns would be too narrow to stream:
-    computing the values again is faster then."""
+    """Whether panels of columns keep what is cheap, or so much that they would be too narrow to
+    stream: computing the values again is faster then."""
     if not any(b.home == "scratch" for b in kernel.buffers.values()):
         return False
     for s in all_statements(kernel.body):
@@ -49,8 +52,34 @@ def crowded(kernel: Kernel) -> bool:
             inner = [t for t in all_statements(s.body) if isinstance(t, (For, Fold, Scan))]
             if inner and _outer(kernel, s, inner) == "panels":
                 extent = s.high.const - s.low.const
-                return panel_width(kernel, s, extent) < min(STREAM, extent)
+                width = panel_width(kernel, s, extent)
+                return width < min(STREAM, extent) or (width < extent and _keeps_cheap(kernel, s))
     return False
+
+
+def _keeps_cheap(kernel: Kernel, loop: For) -> bool:
+    """Whether all that the loop keeps, a column of it each, costs little to compute."""
+    kept = [
+        t
+        for t in all_statements(loop.body)
+        if isinstance(t, Store) and kernel.buffers[t.buffer].home == "scratch"
+    ]
+    return bool(kept) and all(_cost_a_row(t.value, loop.axis) <= CHEAP for t in kept)
+
+
+def _cost_a_row(root: Expr, column: str) -> int:
+    """The cost of what is not the same in all rows of a column: of that a panel makes a row."""
+    total, varies = 0, set[Expr]()
+    for e in walk(root):
+        if e.op in ("load", "index"):
+            index = e.extra[1] if e.op == "load" else (e.extra,)
+            differs = any(atom != column for i in index for atom, _ in i.terms)
+        else:
+            differs = not varies.isdisjoint(e.args)
+        if differs:
+            varies.add(e)
+            total += COST.get(e.op, 1)
+    return total
 
 
 def _body(kernel: Kernel, body: Sequence[Statement], lanes: bool) -> list[Statement]:
@@ -109,8 +138,7 @@ def _fold(kernel: Kernel, s: Fold, lanes: bool) -> None:
 
 def _outer(kernel: Kernel, s: For, inner: Sequence[Statement]) -> str:
     """Who does the columns of `s`: '' (the loops inside it have the lanes), 'lanes' or 'panels'."""
-    if any(isinstance(t, For) and any(_has_loop(u) for u in t.body) for t in inner):
-        return ""
+    nested = any(isinstance(t, For) and any(_has_loop(u) for u in t.body) for t in inner)
     if not independent(kernel, s):
         return ""
     folds = [t for t in inner if isinstance(t, (Fold, Scan))]
@@ -121,23 +149,27 @@ def _outer(kernel: Kernel, s: For, inner: Sequence[Statement]) -> str:
         if isinstance(t, (Store, Update))
     )
     short = all(n is not None and n < SHORT for n in extents)
-    if short and not scratch:
+    if short and not scratch and not nested:
         return "lanes"
     if not folds:
         return ""
-    strides = Strides(kernel, folds, scratch=False)
-    mine = strides.vote(s.axis)
-    along = {a for t in folds for a, _, _ in _loops(t)}
-    if any(mine <= strides.vote(a) for a in along):
+    if not all(_moves_along(kernel, s.axis, some) for some in (folds, inner)):
         return ""
     pairs = any(len(r.names) > 1 for t in folds if isinstance(t, Fold) for r in t.results)
-    if pairs and not scratch:  # choosing both of a pair in memory is slower than in registers
-        return "lanes"
+    if pairs and not scratch and not nested:
+        return "lanes"  # choosing both of a pair in memory is slower than in registers
     known = (s.high - s.low).constant
     long = max((n for n in extents if n is not None), default=0) >= LONG
     if known is not None and known >= SHORT and None not in extents and (long or scratch):
         return "panels"
-    return "" if scratch else "lanes"
+    return "" if scratch or nested else "lanes"
+
+
+def _moves_along(kernel: Kernel, axis: str, loops: Sequence[Statement]) -> bool:
+    """Whether memory is read and written along `axis` rather than along the axes of `loops`."""
+    strides = Strides(kernel, loops, scratch=False)
+    mine = strides.vote(axis)
+    return all(mine > strides.vote(a) for t in loops for a, _, _ in _loops(t))
 
 
 def _has_loop(s: Statement) -> bool:

@@ -18,6 +18,10 @@ from covector.ir.scalar import Expr, texts
 COMBINE = ("sum", "prod", "max", "min", "and", "or", "xor", "argmax", "argmin")
 
 
+#: A buffer, and the index of an element of it.
+Place = tuple[str, tuple[Affine, ...]]
+
+
 class Buffer:
     """Memory a kernel reads or writes: dense, C order, unless `strides` (in elements) are given.
 
@@ -135,9 +139,10 @@ class Fold(Statement):
 
     loops: [(axis, low, high)].  `vector`: the axis that has the lanes (None: the surrounding
     vector loop has them, or no axis).  `stores` fill scratch on the way, before the combine.
+    `asks`: places that are fetched into the caches meanwhile; they may lie outside their buffers.
     """
 
-    __slots__ = ("loops", "results", "stores", "unroll", "vector")
+    __slots__ = ("asks", "loops", "results", "stores", "unroll", "vector")
 
     def __init__(
         self,
@@ -146,9 +151,10 @@ class Fold(Statement):
         stores: list[Statement] | None = None,
         vector: str | None = None,
         unroll: int = 1,
+        asks: tuple[Place, ...] = (),
     ) -> None:
         self.loops, self.results, self.stores = loops, results, stores or []
-        self.vector, self.unroll = vector, unroll
+        self.vector, self.unroll, self.asks = vector, unroll, asks
 
     def lines(self, pad: str) -> list[str]:
         def loop(axis: str, low: Affine, high: Affine) -> str:
@@ -156,7 +162,7 @@ class Fold(Statement):
             mark = f":vector{times}" if axis == self.vector else ""
             return f"{axis}{mark} in {low} .. {high}"
 
-        head = f"{pad}fold {', '.join(loop(*item) for item in self.loops)}"
+        head = f"{pad}fold {', '.join(loop(*item) for item in self.loops)}{_asked(self.asks)}"
         inner = pad + "    "
         return [
             head,
@@ -252,9 +258,10 @@ class For(Statement):
     it, a block of lanes x lanes is transposed in registers); 'parallel' (iterations independent:
     chunks may run on several threads).  `unroll`: so many instances side by side.  `ahead`: what
     vectors inside read is asked for so many iterations before, where that is far off in memory.
+    `asks`: as in a fold.
     """
 
-    __slots__ = ("ahead", "axis", "body", "high", "low", "mode", "unroll")
+    __slots__ = ("ahead", "asks", "axis", "body", "high", "low", "mode", "unroll")
 
     def __init__(
         self,
@@ -265,16 +272,17 @@ class For(Statement):
         mode: str = "serial",
         unroll: int = 1,
         ahead: int = 0,
+        asks: tuple[Place, ...] = (),
     ) -> None:
         self.axis, self.low, self.high, self.body = axis, low, high, body
-        self.mode, self.unroll, self.ahead = mode, unroll, ahead
+        self.mode, self.unroll, self.ahead, self.asks = mode, unroll, ahead, asks
 
     def lines(self, pad: str) -> list[str]:
         mark = "" if self.mode == "serial" and self.unroll == 1 else f":{self.mode}"
         mark += "" if self.unroll == 1 else f"*{self.unroll}"
         mark += f" ahead {self.ahead}" if self.ahead else ""
         return [
-            f"{pad}for {self.axis}{mark} in {self.low} .. {self.high}",
+            f"{pad}for {self.axis}{mark} in {self.low} .. {self.high}{_asked(self.asks)}",
             *(line for s in self.body for line in s.lines(pad + "    ")),
         ]
 
@@ -327,7 +335,15 @@ class Kernel:
 
 
 def _place(s: Store | Update) -> str:
-    return f"{s.buffer}[{', '.join(map(str, s.index))}]"
+    return _element(s.buffer, s.index)
+
+
+def _element(buffer: str, index: tuple[Affine, ...]) -> str:
+    return f"{buffer}[{', '.join(map(str, index))}]"
+
+
+def _asked(asks: tuple[Place, ...]) -> str:
+    return f" asks {', '.join(_element(*place) for place in asks)}" if asks else ""
 
 
 def _condition(where: str | None) -> str:

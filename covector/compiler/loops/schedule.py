@@ -219,7 +219,14 @@ class Scheduler:
         low = self.low
         value = low.say(s.value.node, s.index_at(position))[s.value.number]  # type: ignore[arg-type]
         low.resolve([value])
-        return position, low.done[value]
+        found = low.done[value]
+        # Said at another place, it may read what the nest has no part for.
+        return (position, found) if all(map(self._known, parts_in([found]))) else None
+
+    def _known(self, part: FoldRef | Scratch) -> bool:
+        if isinstance(part, Scratch):
+            return part in self.pending or part in self.filled
+        return part in self.spot
 
     def _fill_now(self, wanted: Iterable[Scratch]) -> None:
         """Give the pending ones of `wanted`, and what they load, nests of their own."""

@@ -112,6 +112,9 @@ class Rewrite:
     def _maybe(self, e: Expr | None) -> Expr | None:
         return None if e is None else self.expr(e)
 
+    def _asks(self, s: For | Fold) -> tuple[Place, ...]:
+        return tuple(self.position(*place) for place in s.asks)
+
     def statement(self, s: Statement) -> Statement:
         """One statement rewritten."""
         if isinstance(s, Store):
@@ -122,7 +125,8 @@ class Rewrite:
             return Update(buffer, index, s.kind, self.expr(s.value), self._maybe(s.where))
         if isinstance(s, For):
             low, high = self.index(s.low), self.index(s.high)
-            return For(s.axis, low, high, self.statements(s.body), s.mode, s.unroll, s.ahead)
+            body, asks = self.statements(s.body), self._asks(s)
+            return For(s.axis, low, high, body, s.mode, s.unroll, s.ahead, asks)
         if isinstance(s, Fold):
             loops = [(a, self.index(lo), self.index(h)) for a, lo, h in s.loops]
             results = [
@@ -131,7 +135,8 @@ class Rewrite:
                 )
                 for r in s.results
             ]
-            return Fold(loops, results, self.statements(s.stores), s.vector, s.unroll)
+            stores, asks = self.statements(s.stores), self._asks(s)
+            return Fold(loops, results, stores, s.vector, s.unroll, asks)
         if isinstance(s, Scan):
             carries = [(n, self.expr(e)) for n, e in s.carries]
             low, high, following = self.index(s.low), self.index(s.high), map(self.expr, s.next)

@@ -9,6 +9,20 @@ in float64 4.5, lgamma and digamma in float64 3 and 4 for x > 0, for x < 0 small
 erf_inv is as JAX's.  Complex functions: 3 eps of the result's size.  `tests/compiler` has a table.
 """
 
+from covector._base.lazy import lazily as _lazily
+
+with _lazily(globals()):
+    from covector.compiler.math import bessel as bessel
+    from covector.compiler.math import erf_inverse as erf_inverse
+    from covector.compiler.math import error_function as error_function
+    from covector.compiler.math import exponential as exponential
+    from covector.compiler.math import gamma as gamma
+    from covector.compiler.math import inverse_trigonometry as inverse_trigonometry
+    from covector.compiler.math import logarithm as logarithm
+    from covector.compiler.math import power as power
+    from covector.compiler.math import rounding as rounding
+    from covector.compiler.math import trigonometry as trigonometry
+
 from covector.compiler.math.complex_parts import split_complex
 from covector.compiler.math.cost import COST, cost
 from covector.compiler.math.evaluate import evaluate, evaluate_all, numpy_dtype

@@ -7,13 +7,13 @@ test bench of the expansions beside this file, the inner part of the loop progra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from fractions import Fraction
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from covector.ir.scalar import COMPARISONS, Expr, walk
+from covector.ops.arithmetic import nextafter_numpy
 from covector.ops.families import scipy_special
 
 Leaf = Callable[[Expr], Any]
@@ -24,7 +24,7 @@ NARROW_FLOATS = frozenset(
     | {name for name in vars(ml_dtypes) if name.startswith(("float4", "float6", "float8"))}
 )
 _EXACT_IN_NARROW = frozenset(
-    {"const", "load", "name", "index", "select", "select_rare", "cast", "bitcast"}
+    {"const", "load", "name", "index", "select", "select_rare", "cast", "bitcast", "nextafter"}
 )
 _SIGNED_OF = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED_OF = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
@@ -261,6 +261,8 @@ def _fma64(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 def _exact_fma(a: float, b: float, c: float) -> float:
     if a == 0 or b == 0:
         return a * b + c
+    from fractions import Fraction  # for the reference alone
+
     exact = Fraction(a) * Fraction(b) + Fraction(c)
     if exact == 0:
         return 0.0
@@ -391,7 +393,7 @@ _FLOAT: dict[str, Callable[..., Any]] = {
     "round_away": _round_away,
     "trunc": np.trunc,
     "is_finite": np.isfinite,
-    "nextafter": np.nextafter,
+    "nextafter": nextafter_numpy,
     "real": lambda x: x,
     "imag": np.zeros_like,
     "conj": lambda x: x,

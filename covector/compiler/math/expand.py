@@ -10,19 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-from covector.compiler.math import (
-    bessel,
-    erf_inverse,
-    error_function,
-    exponential,
-    gamma,
-    integers,
-    inverse_trigonometry,
-    logarithm,
-    power,
-    rounding,
-    trigonometry,
-)
+from covector.compiler import math
+from covector.compiler.math import integers, rounding
 from covector.compiler.math.evaluate import NARROW_FLOATS
 from covector.ir.scalar import COMPARISONS, Expr, cast, expr, walk
 
@@ -37,26 +26,24 @@ BASIC: Final = COMPARISONS | {
 
 Rule = Callable[..., Expr]
 
-#: On float32 and float64.
-FLOAT_RULES: Final[dict[str, Rule]] = {
-    **{f: getattr(exponential, f) for f in (
-        "exp", "exp2", "expm1", "logistic", "tanh", "sinh", "cosh",
-    )},
-    **{f: getattr(logarithm, f) for f in ("log", "log1p", "asinh", "acosh", "atanh")},
-    **{f: getattr(trigonometry, f) for f in ("sin", "cos", "tan")},
-    **{f: getattr(inverse_trigonometry, f) for f in ("asin", "acos", "atan", "atan2")},
-    **{f: getattr(power, f) for f in ("pow", "cbrt", "rsqrt")},
-    **{f: getattr(error_function, f) for f in ("erf", "erfc")},
-    # of the accuracy that JAX's has, not better: random.normal must give the same numbers
-    "erf_inv": erf_inverse.erf_inv,
-    **{f: getattr(gamma, f) for f in ("lgamma", "digamma")},
-    **{f: getattr(bessel, f) for f in ("bessel_i0e", "bessel_i1e")},
-    **{f: getattr(rounding, f) for f in (
-        "ceil", "trunc", "round_away", "is_finite", "sign", "square", "nextafter", "rem",
-    )},
-    "max": rounding.maximum,
-    "min": rounding.minimum,
-}  # fmt: skip
+#: On float32 and float64: where the function is, which is loaded with the first that needs it.
+FLOAT_RULES: Final[dict[str, tuple[str, str]]] = {
+    f: (module, f)
+    for module, functions in (
+        ("exponential", "exp exp2 expm1 logistic tanh sinh cosh"),
+        ("logarithm", "log log1p asinh acosh atanh"),
+        ("trigonometry", "sin cos tan"),
+        ("inverse_trigonometry", "asin acos atan atan2"),
+        ("power", "pow cbrt rsqrt"),
+        ("error_function", "erf erfc"),
+        # of the accuracy that JAX's has, not better: random.normal must give the same numbers
+        ("erf_inverse", "erf_inv"),
+        ("gamma", "lgamma digamma"),
+        ("bessel", "bessel_i0e bessel_i1e"),
+        ("rounding", "ceil trunc round_away is_finite sign square nextafter rem"),
+    )
+    for f in functions.split()
+} | {"max": ("rounding", "maximum"), "min": ("rounding", "minimum")}
 #: On integers.
 INTEGER_RULES: Final[dict[str, Rule]] = {
     **{f: getattr(integers, f) for f in (
@@ -88,7 +75,7 @@ def expand(node: Expr, native: frozenset[str]) -> Expr:
         return expr("select", node.dtype, *node.args)
     if kind in ("float32", "float64"):
         # `rem` is nobody's instruction: LLVM would call the C library, lane by lane
-        rule = None if op in native and op != "rem" else FLOAT_RULES.get(op)
+        rule = None if op in native and op != "rem" else _float_rule(op)
     else:
         rule = None if op in native else _integer_rule(node)
     if rule is not None:
@@ -121,6 +108,11 @@ def _with_args(node: Expr, done: dict[Expr, Expr]) -> Expr:
     return node if same else expr(node.op, node.dtype, *args)
 
 
+def _float_rule(op: str) -> Rule | None:
+    place = FLOAT_RULES.get(op)
+    return None if place is None else getattr(getattr(math, place[0]), place[1])
+
+
 def _integer_rule(node: Expr) -> Rule | None:
     if node.op in _SHIFTS:
         if integers.is_plain_shift(node.args[1], integers.width_of(node.args[0])):
@@ -135,6 +127,8 @@ def _narrow(node: Expr, native: frozenset[str]) -> Expr:
     """An operation on 8- or 16-bit floats: in float32, rounded after each (as XLA's CPU does)."""
     if node.op in _ANY_WIDTH:
         return node
+    if node.op == "nextafter":  # the neighbour in the type itself
+        return _expand_above(rounding.nextafter(*node.args), node.args, native)
     if node.op == "cast":
         source = node.args[0]
         return (

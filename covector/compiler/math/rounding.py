@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from covector.compiler.math.evaluate import numpy_dtype
 from covector.compiler.math.formats import (
     F64,
     Format,
@@ -24,7 +25,7 @@ from covector.compiler.math.formats import (
     sign_of,
     with_sign,
 )
-from covector.ir.scalar import Expr, const, expr, fma, select
+from covector.ir.scalar import Expr, bitcast, const, expr, fma, select
 
 
 def square(x: Expr) -> Expr:
@@ -93,13 +94,14 @@ def minimum(x: Expr, y: Expr) -> Expr:
 
 def nextafter(x: Expr, y: Expr) -> Expr:
     """The neighbour of x towards y, on the bits: magnitudes are ordered as integers."""
-    f = format_of(x)
-    bits = f.bits(x)
-    away = select(gt(y, x), bits ^ bits, const(f.sign_bit, f.integer))  # sign bit of y - x
-    one = const(1, f.integer)
+    width = 8 * numpy_dtype(x.dtype).itemsize  # of any format
+    integer = f"int{width}"
+    bits = bitcast(x, integer)
+    away = select(gt(y, x), bits ^ bits, const(-(1 << width - 1), integer))  # sign bit of y - x
+    one = const(1, integer)
     step = select(lt(bits ^ away, 0), -one, one)
-    moved = select(eq(x, 0.0), away | one, bits + step)
-    return select(eq(x, y), y, select(ne(x, x) | ne(y, y), math.nan, f.from_bits(moved)))
+    moved = bitcast(select(eq(x, 0.0), away | one, bits + step), x.dtype)
+    return select(eq(x, y), y, select(ne(x, x) | ne(y, y), math.nan, moved))
 
 
 def rem(x: Expr, y: Expr) -> Expr:

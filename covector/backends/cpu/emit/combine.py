@@ -19,9 +19,10 @@ Values = tuple[Value, ...]
 @final
 class Combiner:
     """`kind` over elements of type `dtype`; its state is one value, or (value, index), or, for the
-    product of complex numbers, (re, im)."""
+    product of complex numbers, (re, im), or, for the extreme of floats, (the best number, an
+    integer that is negative once a NaN was met)."""
 
-    __slots__ = ("_combine", "_follow", "element", "kind", "outside", "sums", "types")
+    __slots__ = ("_combine", "_extreme", "_follow", "element", "kind", "outside", "sums", "types")
 
     def __init__(self, kind: str, dtypes: tuple[str, ...]) -> None:
         if kind not in COMBINE:
@@ -33,6 +34,9 @@ class Combiner:
         self.types = (self.element, *self.outside[1:])
         self.kind = _BOOL.get(kind, kind) if first.group == "b" else kind
         self.sums = self.kind == "sum" and self.element.group == "f"
+        self._extreme = self.kind in ("max", "min") and self.element.group == "f"
+        if self._extreme:
+            self.types = (self.element, ELEMENTS[f"int{self.element.register.bits}"])
         self._combine = _rule(self.kind, self.types)
         picks = self.kind in ("argmax", "argmin")
         self._follow = _arg_follow(self.kind == "argmax", first) if picks else self._combine
@@ -46,13 +50,35 @@ class Combiner:
 
     def lift(self, b: Builder, values: Values) -> Values:
         """Values as they are accumulated."""
-        return tuple(convert(b, v, o, t)
-                     for v, o, t in zip(values, self.outside, self.types, strict=True))  # fmt: skip
+        return self.lift_all(b, [values])[0]
+
+    def lift_all(self, b: Builder, all_values: list[Values]) -> list[Values]:
+        """As `lift`, of values that will meet: one comparison finds the NaN of two of them."""
+        types = self.types[: len(self.outside)]
+        lifted = [
+            tuple(convert(b, v, o, t) for v, o, t in zip(values, self.outside, types, strict=True))
+            for values in all_values
+        ]
+        if not self._extreme:
+            return lifted
+        out: list[Values] = []
+        for n in range(0, len(lifted), 2):
+            (x,), (y,) = lifted[n], lifted[min(n + 1, len(lifted) - 1)]
+            bad = b.cast("sext", b.cmp("fcmp uno", x, y), self.types[1].register)
+            out.append((x, bad))
+            if n + 1 < len(lifted):
+                out.append((y, b.const(0, bad.type)))
+        return out
 
     def lower(self, b: Builder, values: Values) -> Values:
         """Accumulated values as the elements they stand for."""
+        if self._extreme:
+            best, bad = values
+            met = b.cmp("icmp slt", bad, b.const(0, bad.type))
+            values = (b.select(met, b.const(float("nan"), best.type), best),)
+        types = self.types[: len(self.outside)]
         return tuple(convert(b, v, t, o)
-                     for v, o, t in zip(values, self.outside, self.types, strict=True))  # fmt: skip
+                     for v, o, t in zip(values, self.outside, types, strict=True))  # fmt: skip
 
     def combine(self, b: Builder, old: Values, new: Values) -> Values:
         """`old` combined with `new`."""
@@ -94,15 +120,18 @@ def _rule(kind: str, types: tuple[Element, ...]) -> Callable[[Builder, Values, V
         return _complex_product
     if kind in ("max", "min") and group == "f":
         predicate = "fcmp olt" if kind == "max" else "fcmp ogt"
-        return lambda b, x, y: (_extreme(b, predicate, x[0], y[0]),)
+        return lambda b, x, y: _extreme(b, predicate, x, y)
     rule = RULES[_OP.get(kind, kind), group]
     return lambda b, x, y: (rule(b, x[0], y[0]),)
 
 
-def _extreme(b: Builder, predicate: str, old: Value, new: Value) -> Value:
-    """NaN-propagating; two zeros count as equal (unlike the elementwise max: it is dearer)."""
-    best = b.select(b.cmp(predicate, old, new), new, old)
-    return b.select(b.cmp("fcmp uno", new, new), new, best)
+def _extreme(b: Builder, predicate: str, old: Values, new: Values) -> Values:
+    """Two zeros count as equal (unlike the elementwise max: it is dearer)."""
+    (x, bad), (y, worse) = old, new
+    best = b.select(b.cmp(predicate, x, y), y, x)
+    if worse.op == "const":
+        return best, bad
+    return best, worse if bad.op == "const" else b.bin("or", bad, worse)
 
 
 def _complex_product(b: Builder, x: Values, y: Values) -> Values:
@@ -160,7 +189,7 @@ def _identity(kind: str, types: tuple[Element, ...]) -> tuple[object, ...]:
         bits = types[1].register.bits - (types[1].group == "s")
         return _least(first, kind == "argmax"), (1 << bits) - 1
     if kind in ("max", "min"):
-        return (_least(first, kind == "max"),)
+        return (_least(first, kind == "max"), 0)[: len(types)]
     if kind == "prod" and len(types) == 2:
         return (1.0, 0.0)
     if first.group == "f":  # the identity of floating-point addition is -0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 from covector.backends.cpu.emit.address import locate, scalar_index
 from covector.backends.cpu.emit.combine import Combiner, Values, no_index
 from covector.backends.cpu.emit.convert import from_memory
-from covector.backends.cpu.emit.memory import lane_pointers, load, read, store, write_one
+from covector.backends.cpu.emit.memory import ask, lane_pointers, load, read, store, write_one
 from covector.backends.cpu.emit.nest import part_names
 from covector.backends.cpu.emit.ssa import Value
 from covector.backends.cpu.emit.types import PARTS
@@ -295,6 +295,7 @@ class _Fold:
     ) -> list[Value]:
         """One step of every instance: fill scratch, then combine."""
         flat = [env for copies in groups for env in copies]
+        ask(self.nest, self.s.asks, flat)
         if self.s.stores:
             self.emit_body(self.nest, self.s.stores, flat)
         width = 1 if flat[0].lanes == 1 and self.lanes > 1 else self.width
@@ -304,12 +305,12 @@ class _Fold:
         for value in (v for r in self.results for v in r.values):
             self.nest.together(value, flat)
         for row, copies in zip(split, groups, strict=True):
-            for u, env in enumerate(copies):
-                for k, (c, r) in enumerate(zip(self.combiners, self.results, strict=True)):
-                    values = tuple(self.nest.lifted(v, env) for v in r.values)
+            for k, (c, r) in enumerate(zip(self.combiners, self.results, strict=True)):
+                values = [tuple(self.nest.lifted(v, env) for v in r.values) for env in copies]
+                step = c.follow if self.in_order[k] else c.combine
+                for u, lifted in enumerate(c.lift_all(self.b, values)):
                     old = row[k][u]
-                    step = c.follow if self.in_order[k] else c.combine
-                    new = step(self.b, old, c.lift(self.b, values))
+                    new = step(self.b, old, lifted)
                     if active is not None:
                         new = tuple(self.b.select(active, n, o)
                                     for n, o in zip(new, old, strict=True))  # fmt: skip
@@ -371,8 +372,8 @@ def combine_update(nest: Nest, s: Update, envs: list[Env]) -> None:
     for env in envs:
         shared.setdefault(locate(nest, memory, s.index, env), []).append(env)
     for place, group in shared.items():
-        values = [c.lift(nest.b, (nest.value(s.value, env),)) for env in group]
-        total = c.tree(nest.b, values)
+        values = [(nest.value(s.value, env),) for env in group]
+        total = c.tree(nest.b, c.lift_all(nest.b, values))
         env = group[0]
         if env.lanes > 1 and place.offsets is None and place.step == 0:
             _update_one(nest, s, c, total, env)
@@ -390,9 +391,10 @@ def _write_back(nest: Nest, s: Update, c: Combiner, new: Values, env: Env) -> No
 def _update_one(nest: Nest, s: Update, c: Combiner, new: Values, env: Env) -> None:
     """All lanes meet in one element."""
     b = nest.b
-    new = (b.splat(new[0], env.lanes),)
+    new = tuple(b.splat(v, env.lanes) for v in new)
     if env.mask is not None:
-        new = (b.select(env.mask, new[0], c.start(b, env.lanes)[0]),)
+        start = c.start(b, env.lanes)
+        new = tuple(b.select(env.mask, v, s) for v, s in zip(new, start, strict=True))
     assert env.vector is not None
     one = env.spread(env.vector, *env.axes[env.vector], 1)
     one.names.update(env.names)

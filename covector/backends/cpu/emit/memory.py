@@ -51,15 +51,30 @@ def _ask_ahead(
     """Asks for what a vector some iterations of the loop around will read, if that is so far off
     that the hardware does not see it coming; once a line."""
     assert env.ahead is not None
-    b, size, (axis, rows) = nest.b, memory.element.size, env.ahead
-    step = dict(linearise(b, memory, index).terms).get(axis, 0)
-    if env.vector is None or place.step != 1 or abs(step) * size < FAR:
+    size, (axis, rows) = memory.element.size, env.ahead
+    step = dict(linearise(nest.b, memory, index).terms).get(axis, 0)
+    if place.step != 1 or abs(step) * size < FAR or _in_the_line_before(memory, env):
         return
-    if env.aligned and env.axes[env.vector][1] * size % LINE:
-        return  # the vector before is in the same line
-    pointer = offset(nest, memory, place.pointer, step * rows)
-    hints = [b.const(n, I32) for n in (0, 3, 1)]  # to read, often, data
-    b.effect("effect", PTR, (pointer, *hints), "llvm.prefetch.p0")
+    _fetch(nest, offset(nest, memory, place.pointer, step * rows))
+
+
+def ask(nest: Nest, places: tuple[tuple[str, tuple[Affine, ...]], ...], envs: list[Env]) -> None:
+    """Has the lines of `places` fetched, for vectors side by side once a line."""
+    for name, index in places:
+        memory = nest.memory[name]
+        for env in envs:
+            if not _in_the_line_before(memory, env):
+                _fetch(nest, locate(nest, memory, index, env).pointer)
+
+
+def _in_the_line_before(memory: Memory, env: Env) -> bool:
+    """Whether the vector of the instance before begins in the same line, or there are no lanes."""
+    return env.vector is None or env.axes[env.vector][1] * memory.element.size % LINE != 0
+
+
+def _fetch(nest: Nest, pointer: Value) -> None:
+    hints = [nest.b.const(n, I32) for n in (0, 3, 1)]  # to read, often, data
+    nest.b.effect("effect", PTR, (pointer, *hints), "llvm.prefetch.p0")
 
 
 def _load(nest: Nest, memory: Memory, place: Place, env: Env) -> Value:

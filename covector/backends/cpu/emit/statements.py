@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from covector.backends.cpu.emit import address, fold, spread, tile
 from covector.backends.cpu.emit.address import scalar_index
 from covector.backends.cpu.emit.fold import combine_update
-from covector.backends.cpu.emit.memory import store, store_parts
+from covector.backends.cpu.emit.memory import ask, store, store_parts
 from covector.backends.cpu.emit.nest import part_names
 from covector.backends.cpu.emit.ssa import Value
 from covector.backends.cpu.emit.types import I1, PARTS, PTR
@@ -180,7 +180,9 @@ def _once(
 
     def body(i: Value, carried: list[Value]) -> list[Value]:
         copies, _ = phase.instances(i, envs)
-        emit_body(nest, s.body, [env for instances in copies for env in instances])
+        inner = [env for instances in copies for env in instances]
+        ask(nest, s.asks, inner)
+        emit_body(nest, s.body, inner)
         return carried
 
     return body
