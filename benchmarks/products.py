@@ -1,8 +1,9 @@
 """Contractions by our own tiles beside BLAS, by sizes: what `contraction.suits` decides by.
 
-`python -m benchmarks.products [float64]` prints the table of docs/design/products.md anew.  Both
-are measured in turns, in this process, on as many threads as COVECTOR_NUM_THREADS says; a figure
-is the least of many (of one thread: of its own time, whatever else the machine does).
+`python -m benchmarks.products [float64]` prints the table of docs/design/products.md anew, and
+`python -m benchmarks.products made` that of products whose left operand is made on the way.  Both
+ways are measured in turns, in this process, on as many threads as COVECTOR_NUM_THREADS says; a
+figure is the least of many (of one thread: of its own time, whatever else the machine does).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 import covector as cv
 from covector.backends.cpu.library import contraction
+from covector.compiler import plan as planning
 
 #: equation, shapes of the operands.
 PRODUCTS: Final = {
@@ -43,6 +45,7 @@ PRODUCTS: Final = {
     "1024 x 1024 x 256": ("ij,jk->ik", (1024, 1024), (1024, 256)),
     "10,000 x 32 x 32": ("ij,jk->ik", (10_000, 32), (32, 32)),
     "10,000 x 64 x 2": ("ij,jk->ik", (10_000, 64), (64, 2)),
+    "1024 x 1024 x 4": ("ij,jk->ik", (1024, 1024), (1024, 4)),
     "300 x 4000 x 3": ("ij,jk->ik", (300, 4000), (4000, 3)),
     "1000 x 4 x 1000": ("ij,jk->ik", (1000, 4), (4, 1000)),
     "1000 of 5 x 33 x 7": ("bij,bjk->bik", (1000, 5, 33), (1000, 33, 7)),
@@ -53,6 +56,18 @@ PRODUCTS: Final = {
     "64 of 128 x 128 x 32": ("bij,bjk->bik", (64, 128, 128), (64, 128, 32)),
     "two axes of sums, which do not merge": ("bhqd,hdw->bqw", (8, 8, 128, 32), (8, 32, 256)),
 }
+#: What makes the left operand, shapes: of both operands, of a vector.
+MADE: Final[dict[str, tuple[Callable[..., Any], tuple[int, int], tuple[int, int]]]] = {
+    "scale, 100,000 x 64 x 16": (lambda x, s: x * s, (100_000, 64), (64, 16)),
+    "scale, 16,384 x 64 x 64": (lambda x, s: x * s, (16_384, 64), (64, 64)),
+    "scale, 8192 x 256 x 256": (lambda x, s: x * s, (8192, 256), (256, 256)),
+    "scale, 2048 x 1024 x 256": (lambda x, s: x * s, (2048, 1024), (1024, 256)),
+    "scale, 1024 x 1024 x 4": (lambda x, s: x * s, (1024, 1024), (1024, 4)),
+    "tanh, 16,384 x 64 x 64": (lambda x, s: cv.numpy.tanh(x), (16_384, 64), (64, 64)),
+    "mask, 8192 x 256 x 256": (lambda x, s: cv.numpy.where(s > 0, x, 0), (8192, 256), (256, 256)),
+    "softmax, 8192 x 128 x 32": (lambda x, s: cv.nn.softmax(x), (8192, 128), (128, 32)),
+    "from bfloat16, 100,000 x 64 x 16": (lambda x, s: x.astype(s.dtype), (100_000, 64), (64, 16)),
+}  # fmt: skip
 #: Seconds for each row.
 PATIENCE: Final = 2.0
 
@@ -80,6 +95,30 @@ def main(dtype: str) -> None:
         used = "tiles" if chosen and chosen[0] else "BLAS"
         print(f"| {name} | {_shown(blas)} | {_shown(tiles)} | {tiles / blas:.2f} | {used} |")
     contraction.suits = decides
+
+
+def made() -> None:
+    """Prints the table of operands that are made on the way."""
+    cv.config.update("enable_compilation_cache", False)
+    ahead, lead = planning.ahead, planning.lead
+    print("| product | before | on the way | ratio |\n| --- | --- | --- | --- |")
+    for name, (make, *shapes) in MADE.items():
+        rng = np.random.default_rng(0)
+        x, w, s = (
+            cv.numpy.asarray(rng.normal(size=n).astype("float32")) for n in (*shapes, shapes[0][1:])
+        )
+        if name.startswith("from bfloat16"):
+            x = x.astype("bfloat16")
+        functions = []
+        for joined in (False, True):
+            planning.ahead = ahead if joined else lambda steps: list(steps)
+            planning.lead = lead if joined else lambda program: program
+            compiled = cv.jit(lambda x, w, s, make=make, joined=joined: (make(x, s) @ w, joined))
+            cv.block_until_ready(compiled(x, w, s))
+            functions.append(compiled)
+        before, after = _measured(functions, [x, w, s])
+        print(f"| {name} | {_shown(before)} | {_shown(after)} | {after / before:.2f} |")
+    planning.ahead, planning.lead = ahead, lead
 
 
 def _compiled(equation: str, operands: list[Any], which: int) -> Callable[..., Any]:
@@ -114,4 +153,4 @@ def _shown(seconds: float) -> str:
 
 
 if __name__ == "__main__":
-    main(*(sys.argv[1:] or ["float32"]))
+    made() if sys.argv[1:] == ["made"] else main(*(sys.argv[1:] or ["float32"]))

@@ -102,7 +102,7 @@ def cost_of_program(program: Program) -> float:
             total += size(step.slots)
         elif isinstance(step, LibraryCall):
             total += size([*step.inputs, *step.outputs])
-            total += sum(size(f.slots) for f in step.followers)
+            total += sum(size(f.slots) for f in (*step.leaders, *step.followers))
         elif isinstance(step, Copy):
             total += 2 * size([step.source])
         elif isinstance(step, Loop):

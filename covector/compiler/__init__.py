@@ -3,6 +3,7 @@
 from covector._base.lazy import lazily as _lazily
 
 with _lazily(globals()):
+    from covector.compiler import callbacks as callbacks
     from covector.compiler import math as math
     from covector.compiler import pipeline as pipeline
 

@@ -78,19 +78,19 @@ class _Joined:
         kernel = self.program.kernels[call.kernel]
         if call.symbols or self.mine.isdisjoint(call.slots):
             return False
-        names = _given(kernel)
+        names = given_to(kernel)
         mine = {n for n, s in zip(names, call.slots, strict=True) if s in self.mine}
         trips = rounds(kernel, mine)
         size = self.size if trips is None else self.size.shared(trips)
         if size is None or trips is None:
             return False
         slots = self.program.slots
-        written = {s for n, s in zip(names, call.slots, strict=True) if n in _written(kernel)}
+        written = {s for n, s in zip(names, call.slots, strict=True) if n in written_by(kernel)}
         for w in written:
             for t in self.touched:
                 if w == t and w in self.mine:
                     continue
-                if w == t or _overlap(slots[w], slots[t]):
+                if w == t or overlap(slots[w], slots[t]):
                     return False
         self.size = size
         self.mine |= written
@@ -143,7 +143,7 @@ def rounds(kernel: Kernel, mine: Iterable[str]) -> int | None:
         return None
     trips = loop.high.const
     box = _box(loop.body)
-    shared = {n for n in (*mine, *_written(kernel)) if kernel.buffers[n].home != "scratch"}
+    shared = {n for n in (*mine, *written_by(kernel)) if kernel.buffers[n].home != "scratch"}
     if before and not _prepares(before, shared):
         return None
     for name, index in Accesses(all_statements([loop])).places:
@@ -202,15 +202,18 @@ def _box(body: Sequence[Statement]) -> dict[str, tuple[int, int]]:
     return {a: ends for a, ends in found.items() if a not in dropped}
 
 
-def _given(kernel: Kernel) -> list[str]:
+def given_to(kernel: Kernel) -> list[str]:
+    """The names of its buffers that callers give, in order."""
     return [n for n, b in kernel.buffers.items() if b.home != "scratch"]
 
 
-def _written(kernel: Kernel) -> set[str]:
+def written_by(kernel: Kernel) -> set[str]:
+    """The names of those that it writes."""
     return {s.buffer for s in all_statements(kernel.body) if isinstance(s, Store | Update)}
 
 
-def _overlap(x: Slot, y: Slot) -> bool:
+def overlap(x: Slot, y: Slot) -> bool:
+    """Whether two slots share memory of the arena."""
     if x.home != "temp" or y.home != "temp" or not x.nbytes or not y.nbytes:
         return False
     first, second = x.offset or 0, y.offset or 0
@@ -229,7 +232,7 @@ def beside(steps: Sequence[Step]) -> list[Step]:
     for step in steps:
         if step.alias is not None:
             home[step.makes[0]] = home.get(step.alias, step.alias)
-        elif _product(step) is not None:
+        elif library_of(step) is not None:
             products[step.makes[0]] = step
         for v in step.loads if step.alias is None else ():
             root = home.get(v, v)
@@ -250,7 +253,7 @@ def beside(steps: Sequence[Step]) -> list[Step]:
     return out
 
 
-def _product(step: Step) -> Library | None:
+def library_of(step: Step) -> Library | None:
     """The routine of a step that can have followers."""
     library = None if step.node is None or step.kernel is not None else step.node.library
     return None if library is None or library.name not in PRODUCTS else library
@@ -259,9 +262,18 @@ def _product(step: Step) -> Library | None:
 def held(steps: Sequence[Step]) -> dict[Step, list[Value]]:
     """For kernels that may follow a product: the values that are read until they end, so that
     nothing that they write may lie in their place.  They are loads of those steps from here on."""
+    out = following(steps)
+    for step, values in out.items():
+        step.loads += [v for v in values if v not in step.loads]
+    return out
+
+
+def following(steps: Sequence[Step]) -> dict[Step, list[Value]]:
+    """Kernels that may follow a product, each with what the product and followers before it read
+    but did not make."""
     home: dict[Value, Value] = {}
     out: dict[Step, list[Value]] = {}
-    product: Step | None = None
+    made_by: Step | None = None
     mine: set[Value] = set()
     size: Size | None = None
     before: list[Value] = []
@@ -269,23 +281,22 @@ def held(steps: Sequence[Step]) -> dict[Step, list[Value]]:
         if step.alias is not None:
             home[step.makes[0]] = home.get(step.alias, step.alias)
             continue
-        library = _product(step)
+        library = library_of(step)
         if library is not None:
-            product, mine, before = step, set(step.makes), list(step.loads)
+            made_by, mine, before = step, set(step.makes), list(step.loads)
             shapes = [[n.const for n in v.shape] for v in (*step.arguments, *step.makes)]
             size = Size(shapes, *library.attributes[0])
             continue
         followed = None
-        if product is not None and step.kernel is not None and step.base is None:
+        if made_by is not None and step.kernel is not None and step.base is None:
             followed = _follows(step, home, mine, size)
         if followed is None:
-            product = None
+            made_by = None
             continue
         size = followed
         out[step] = [v for v in before if home.get(v, v) not in mine]
         before += step.loads
         mine |= set(step.makes)
-        step.loads += [v for v in out[step] if v not in step.loads]
     return out
 
 
@@ -297,6 +308,6 @@ def _follows(
     roots = [home.get(v, v) for v in step.arguments]
     if size is None or mine.isdisjoint(roots):
         return None
-    names = {n for n, v in zip(_given(kernel), roots, strict=True) if v in mine}
+    names = {n for n, v in zip(given_to(kernel), roots, strict=True) if v in mine}
     trips = rounds(kernel, names)
     return None if trips is None else size.shared(trips)

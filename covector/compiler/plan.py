@@ -11,6 +11,7 @@ from covector.compiler.loops.graph import Graph, Value, graph_of, literal
 from covector.compiler.loops.partition import Partition
 from covector.compiler.memory import MemoryPlan
 from covector.compiler.program import Program
+from covector.compiler.prologue import ahead, lead
 from covector.ir.jaxpr import Jaxpr, Literal
 
 
@@ -36,10 +37,10 @@ def _plan(jaxpr: Jaxpr, donated: set[int], places: Mapping[int, int] | None, nam
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     graph = graph_of(inputs, jaxpr.eqns)
     outputs = [_output(v, graph) for v in jaxpr.outvars]
-    steps = beside(as_written(Partition(graph, outputs).run()))
+    steps = ahead(beside(as_written(Partition(graph, outputs).run())))
     values = [graph.values[v] for v in inputs]
     memory = MemoryPlan(values, outputs, steps, donated, places, plan_nested, held(steps))
-    return attach(memory.program(name))
+    return lead(attach(memory.program(name)))
 
 
 def _output(v: Any, graph: Graph) -> Value:

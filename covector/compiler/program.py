@@ -58,15 +58,25 @@ class Follower(NamedTuple):
     trips: int
 
 
+class Leader(NamedTuple):
+    """As a `Follower`, of a kernel that makes the first input; `own`: nobody else reads that."""
+
+    kernel: int
+    slots: tuple[int, ...]
+    trips: int
+    own: bool
+
+
 @final
 class LibraryCall:
     """Run a native routine by name.  Inputs and outputs share no memory.
 
     shapes: of the inputs, then of the outputs (a slot may be used in several shapes).
     followers: kernels that run after it, or on shares of its result as these are ready.
+    leaders: kernels that run before it, or on shares of its first input just before it reads them.
     """
 
-    __slots__ = ("attributes", "followers", "inputs", "name", "outputs", "shapes")
+    __slots__ = ("attributes", "followers", "inputs", "leaders", "name", "outputs", "shapes")
 
     def __init__(
         self,
@@ -76,8 +86,10 @@ class LibraryCall:
         shapes: Sequence[tuple[int, ...]],
         attributes: tuple[Any, ...] = (),
         followers: Sequence[tuple[int, tuple[int, ...], int]] = (),
+        leaders: Sequence[tuple[int, tuple[int, ...], int, bool]] = (),
     ) -> None:
         self.name, self.shapes, self.attributes = name, tuple(shapes), attributes
+        self.leaders = tuple(Leader(*f) for f in leaders)
         self.followers = tuple(Follower(*f) for f in followers)
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
@@ -89,7 +101,9 @@ class LibraryCall:
         right, left = ", ".join(names[: len(self.inputs)]), ", ".join(names[len(self.inputs) :])
         extra = f" {self.attributes}" if self.attributes else ""
         calls = [
-            f" then k{f.kernel}({', '.join(f's{s}' for s in f.slots)})" for f in self.followers
+            f" {word} k{f.kernel}({', '.join(f's{s}' for s in f.slots)})"
+            for word, kernels in (("after", self.leaders), ("then", self.followers))
+            for f in kernels
         ]
         return f"{left} = library {self.name}({right}){extra}{''.join(calls)}"
 
@@ -278,7 +292,7 @@ _STEPS: dict[str, Any] = {
 #: The fields of each kind of step, in the order of its constructor.
 _FIELDS = {
     KernelCall: ("kernel", "kernel slots symbols"),
-    LibraryCall: ("library", "name inputs outputs shapes attributes followers"),
+    LibraryCall: ("library", "name inputs outputs shapes attributes followers leaders"),
     Copy: ("copy", "source target"),
     Loop: ("loop", "condition body condition_consts body_consts carry spare xs ys length reverse "
                    "arena flag ranges"),

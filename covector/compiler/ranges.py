@@ -78,8 +78,8 @@ def _step(p: Program, step: Action) -> int:
     if isinstance(step, LibraryCall):
         # A product of m x k by k x n has three operands, the root of whose sizes is m * k * n.
         sizes = sorted((math.prod(shape) for shape in step.shapes), reverse=True)
-        following = sum(_body(p.kernels[f.kernel].body) for f in step.followers)
-        return STEP + OPERATION * math.isqrt(math.prod((sizes * 3)[:3])) + following
+        around = sum(_body(p.kernels[f.kernel].body) for f in (*step.leaders, *step.followers))
+        return STEP + OPERATION * math.isqrt(math.prod((sizes * 3)[:3])) + around
     if isinstance(step, Loop):
         rounds = ROUNDS if step.length is None else step.length
         tests = 0 if step.condition is None else work(p.programs[step.condition])

@@ -49,6 +49,8 @@ def _copy(p: Program, s: Copy, arrays: list[Any], library: Any, lanes: bool) -> 
 
 
 def _library(p: Program, s: LibraryCall, arrays: list[Any], library: Any, lanes: bool) -> None:
+    for f in s.leaders:
+        interpret(p.kernels[f.kernel], [arrays[n] for n in f.slots], lanes=lanes)
     shaped = [
         arrays[n].reshape(shape) for n, shape in zip((*s.inputs, *s.outputs), s.shapes, strict=True)
     ]

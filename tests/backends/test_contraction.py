@@ -32,6 +32,10 @@ PRODUCTS = {
     "few rows": ("ij,jk->ik", (17, 40), (40, 90)),
     "one column more": ("ij,jk->ik", (96, 32), (32, 129)),
     "two columns": ("ij,jk->ik", (100, 50), (50, 2)),
+    "three columns": ("ij,jk->ik", (101, 333), (333, 3)),
+    "four columns along the sums": ("ij,kj->ik", (50, 80), (4, 80)),
+    "five columns of a batch": ("bij,bjk->bik", (7, 30, 40), (7, 40, 5)),
+    "six columns of two axes, apart": ("ij,ajb->iab", (33, 70), (3, 70, 2)),
     "rows that crowd a cache": ("ij,jk->ik", (50, 1024), (1024, 70)),
     "two axes of sums": ("iab,abk->ik", (40, 6, 30), (6, 30, 50)),
     "two axes of sums, exchanged": ("iab,bak->ik", (40, 30, 20), (20, 30, 50)),
@@ -92,13 +96,33 @@ def test_tiles_take_these_and_leave_those_to_blas() -> None:
     assert not suits((256, 256), (256, 256), dtype="complex64")
 
 
+def test_tiles_take_what_blas_could_not_read() -> None:
+    def suits(shapes: Any, contract: Any, batch: Any = ((), ())) -> bool:
+        return contraction.suits(product_of("float32", shapes, contract, batch), host())
+
+    plain = ((10, 900), (900, 100)), ((1,), (0,))
+    assert not suits(*plain)  # few rows
+    assert suits(((10, 30, 30), (30, 100, 30)), ((1, 2), (0, 2)))  # sums that do not merge
+    assert suits(((4, 10, 900), (900, 100, 4)), ((2,), (0,)), ((0,), (2,)))  # no dense rows
+    assert not suits(((10, 30, 3, 10), (30, 10, 100)), ((1, 3), (0, 1)))  # the left one alone
+
+
+def test_a_large_operand_that_blas_cannot_read_is_copied_past_the_caches() -> None:
+    x, y = _rows(2, 2048, 2, 512), _rows(2048, 512, 8)
+    numbers = ((1, 3), (0, 1)), ((), ())
+    got = cv.jit(lambda x, y: cv.lax.dot_general(x, y, numbers))(x, y)
+    wanted = np.tensordot(x, y, ((1, 3), (0, 1)))
+    np.testing.assert_allclose(np.asarray(got), wanted, 1e-3, 1e-2)
+
+
 @pytest.mark.parametrize("machine", TARGETS)
 def test_valid_code_for_any_machine(machine: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     target = TARGETS[machine]
-    for contract in (((1,), (0,)), ((0,), (1,))):
-        product = product_of("float32", ((100, 100), (100, 100)), contract, ((), ()))
+    for n, contract in ((100, ((1,), (0,))), (100, ((0,), (1,))), (3, ((1,), (0,)))):
+        shapes = (100, 100), (100, n) if contract[1] == (0,) else (n, 100)
+        product = product_of("float32", shapes, contract, ((), ()))
         functions, declared = product_text("f", product, target, 1, [After("g", 100)])
         text = assembly(module_text(target, functions, {*declared}), target)
         assert "f.part" in text
@@ -150,6 +174,7 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[np.ndarray, ...], int, int]]
     "few rows, much work": (lambda x, w, b: cnp.tanh(x @ w + b),
                             (_rows(20, 300), _rows(300, 200), _rows(200)), 1, 1),
     "scores": (lambda q, k: nn.softmax(cnp.einsum("bhqd,bhkd->bhqk", q, k)), HEADS, 1, 1),
+    "few columns": (lambda x, w, b: nn.softmax(x @ w + b), (X, _rows(70, 5), _rows(5)), 1, 1),
     "by BLAS": (lambda x, w: cnp.maximum(x @ w, 0), (_rows(20, 700), _rows(700, 300)), 1, 1),
     "its own operand": (lambda x: cnp.maximum(x @ x, x), (_rows(64, 64),), 1, 1),
     "two layers": (lambda x, w, b, v: cnp.tanh(cnp.maximum(x @ w + b, 0) @ v),

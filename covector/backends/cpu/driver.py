@@ -14,7 +14,7 @@ from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.statements import SYMBOL
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
-from covector.backends.cpu.library.site import Follower, Operand, Site
+from covector.backends.cpu.library.site import Follower, Leader, Operand, Site
 from covector.backends.cpu.target import Target
 from covector.compiler.loops.program import Kernel
 from covector.compiler.program import (
@@ -31,6 +31,13 @@ from covector.compiler.program import (
 ENTRY = "program"
 #: Inside loops, buffers of so few bytes are variables on the stack, which LLVM puts in registers.
 SMALL = 256
+
+
+class Source(NamedTuple):
+    """What gives a module's text; `quick`: as of `assemble`."""
+
+    make: Callable[[], str]
+    quick: bool
 
 
 class Frame(NamedTuple):
@@ -71,7 +78,7 @@ class Driver:
         self._parts: list[str] = []  # functions beside the driver: ranges of such loops
         self._declared: set[str] = set()
         self.kernels: dict[str, Kernel] = {}
-        self.codes: dict[str, Callable[[], str]] = {}
+        self.codes: dict[str, Source] = {}
         self.imported: dict[str, None] = {}
         self._frame = self.b.local(I64, _widest(program))
 
@@ -143,9 +150,9 @@ class Driver:
         numbers = b.put("gep", PTR, (self._frame, b.int(len(pointers))), I64)
         b.effect("effect", PTR, (self._frame, numbers), name)
 
-    def code(self, name: str, make: Callable[[], str]) -> None:
-        """Makes sure that the function `name` is linked in."""
-        self.codes.setdefault(name, make)
+    def code(self, name: str, make: Callable[[], str], quick: bool = False) -> None:
+        """Makes sure that the function `name` is linked in; `quick`: as of `assemble`."""
+        self.codes.setdefault(name, Source(make, quick))
 
     def imports(self, name: str) -> None:
         """Says that the function `name` comes from a library."""
@@ -167,7 +174,15 @@ class Driver:
             )
             for f in step.followers
         ]
-        library.routine(step.name)(Site(self, inputs, outputs, step.attributes, followers))
+        leaders = [
+            Leader(
+                frame.program.kernels[f.kernel], f.trips, [self._at(frame, s) for s in f.slots],
+                f.slots.index(step.inputs[0]) if f.own else None,
+            )
+            for f in step.leaders
+        ]  # fmt: skip
+        site = Site(self, inputs, outputs, step.attributes, followers, leaders)
+        library.routine(step.name)(site)
 
     def _copy_step(self, frame: Frame, step: Copy) -> None:
         nbytes = frame.program.slots[step.source].nbytes
@@ -367,5 +382,6 @@ _STEP: dict[type[Action], Callable[[Driver, Frame, Any], None]] = {
 def _widest(p: Program) -> int:
     """The most words that a kernel's pointers and numbers take, nested programs included."""
     own = [len(s.slots) + len(s.symbols) for s in p.steps if isinstance(s, KernelCall)]
-    own += [len(f.slots) for s in p.steps if isinstance(s, LibraryCall) for f in s.followers]
+    calls = [s for s in p.steps if isinstance(s, LibraryCall)]
+    own += [len(f.slots) for s in calls for f in (*s.leaders, *s.followers)]
     return max([8, *own, *map(_widest, p.programs)])

@@ -21,8 +21,10 @@ from covector.ir.op import Op
 MANY: Final = 1 << 17
 #: Parts at most: enough for many threads, few enough to be cheap to combine.
 PARTS: Final = 16
-#: Updates of a part for each element of its table, at least.
-DENSE: Final = 4
+#: Updates of a part for each element of its table, at least: filling the tables and adding them up
+#: moves each element three times.  Two parts, which two threads share, need fewer.
+DENSE: Final = 16
+DENSE_OF_TWO: Final = 4
 #: How tables are combined: (the reduction, the operation with the operand, the kind).
 COMBINED: Final = {
     "scatter-add": ("reduce_sum", "add", "sum"),
@@ -55,7 +57,8 @@ def _parts(eqn: Equation) -> int:
     if updates.size < MANY or 0 in numbers.update_window_dims or x.dtype == np.dtype(bool):
         return 0
     count = indices.shape[0]
-    most = min(PARTS, count, updates.size // (DENSE * x.size))
+    most = max(updates.size // (DENSE * x.size), min(2, updates.size // (DENSE_OF_TWO * x.size)))
+    most = min(PARTS, count, most)
     return next((p for p in range(most, most // 2, -1) if count % p == 0), most)
 
 

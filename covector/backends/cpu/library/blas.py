@@ -7,8 +7,9 @@ first copied to that order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import I8, I64, PTR
@@ -20,6 +21,10 @@ from covector.ir.scalar import load
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.ssa import Builder, Value
+
+
+#: Bytes of a line of the caches.
+LINE: Final = 64
 
 
 @final
@@ -48,6 +53,8 @@ def gemm(site: Site) -> None:
     if contraction.suits(shape, site.host.target):
         contraction.call(site, shape)
         return
+    for f in site.leaders:
+        site.host.run_kernel(f.kernel, f.pointers)
     _by_blas(site, contract, batch)
     for f in site.followers:
         site.host.run_kernel(f.kernel, f.pointers)
@@ -218,13 +225,13 @@ def _collapse(axes: Sequence[tuple[int, int]]) -> tuple[int, int] | None:
 
 
 def _contraction_order(x: Operand, y: Operand, contract: Any, batch: Any) -> list[int]:
-    """An order of the contracted axes in which as many operands as possible need no copy."""
+    """An order of the contracted axes in which as few elements as possible are copied."""
     pairs = range(len(contract[0]))
     candidates = [list(pairs), *(sorted(pairs, key=lambda n, c=c: c[n]) for c in contract)]
 
     def copies(order: list[int]) -> int:
         return sum(
-            _view(v, [c[n] for n in order], bt) is None
+            math.prod(v.shape) * (_view(v, [c[n] for n in order], bt) is None)
             for v, c, bt in ((x, contract[0], batch[0]), (y, contract[1], batch[1]))
         )
 
@@ -272,15 +279,12 @@ def _side(
     for n in shape:
         total *= n
     b = site.host.b
-    room = b.put(
-        "call",
-        PTR,
-        (b.const(max(total * v.itemsize, 1), I64),),
-        "malloc",
-        len(b.scopes) - 1,
-        keep=False,
-    )
-    freed.append(room)
+    given = (b.const(max(total * v.itemsize, 1) + LINE, I64),)
+    made = b.put("call", PTR, given, "malloc", len(b.scopes) - 1, keep=False)
+    freed.append(made)
+    # Large results of kernels are written past the caches, line by line.
+    number = b.bin("and", b.add(b.cast("ptrtoint", made, I64), b.int(LINE - 1)), b.int(-LINE))
+    room = b.cast("inttoptr", number, PTR)
     site.host.run_kernel(copy_kernel(v.dtype, shape, [strides[d] for d in axes]),
                          [v.pointer, room])  # fmt: skip
     split = len(batch)

@@ -10,108 +10,134 @@ product row by row runs on a piece's rows while they are in cache.  As in K. Got
 from __future__ import annotations
 
 import hashlib
-import math
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.canonical import canonical
-from covector.backends.cpu.emit.kernel import emit_range
-from covector.backends.cpu.emit.types import I64, PTR
+from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code
+from covector.backends.cpu.library.contraction_around import (
+    After,
+    Before,
+    Leading,
+    arguments,
+    follow,
+    in_cache,
+    share_of,
+)
 from covector.backends.cpu.library.contraction_pack import (
     GROUP,
     Packing,
     Span,
-    columns_name,
-    columns_text,
     over,
     pack_text,
+    right_copies,
+    row_name,
+    row_text,
+    rows_name,
+    rows_text,
     span_of,
 )
 from covector.backends.cpu.library.contraction_sizes import (
     Plan,
     Product,
+    leads,
     plan_of,
     product_of,
     suits,
 )
+from covector.backends.cpu.library.contraction_thin import (
+    dots_name,
+    dots_text,
+    is_thin,
+    thin_of,
+    thin_text,
+)
 from covector.backends.cpu.library.phases import DECLARED, LEAST, PARAMETERS, Phase, entry
-from covector.backends.cpu.library.tiles import REAL, Axis, Sums, Tile, place, powers, smaller
+from covector.backends.cpu.library.tiles import REAL, Axis, Sums, Tile, place, smaller
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from covector.backends.cpu.emit.ssa import Value
     from covector.backends.cpu.library.site import Site
     from covector.backends.cpu.target import Target
-    from covector.compiler.loops.program import Kernel
 
-__all__ = ["After", "call", "product_of", "product_text", "suits"]
+__all__ = ["After", "Before", "call", "product_of", "product_text", "suits"]
 
 #: Rows of the left operand that lie so many bytes apart share a few places of the first cache:
 #: they are packed too, for so many panels.
 CROWDED: Final = 1 << 12
 REUSED: Final = 4
-
-
-class After(NamedTuple):
-    """A follower as the text knows it: its function of a range of `trips` rounds."""
-
-    name: str
-    trips: int
+#: Products of each sum from which what calls the tiles is nothing beside them: LLVM is to make do.
+QUICK: Final = 64
 
 
 def call(site: Site, p: Product) -> None:
-    """Emits the product, and what follows it."""
-    host, b = site.host, site.host.b
-    followers = site.followers
-    total = p.products * p.m
-    share = None
-    if followers:
-        share = total // math.gcd(total, *(f.trips for f in followers))
-    names = [f"{canonical(f.kernel)!r}" for f in followers]
-    names = [f"follower.{hashlib.sha256(n.encode()).hexdigest()[:24]}" for n in names]
-    after = [After(n, f.trips) for n, f in zip(names, followers, strict=True)]
-    key = (p, after)
+    """Emits the product, what makes its left operand, and what follows it."""
+    host, followers, leaders = site.host, site.followers, site.leaders
+    around = [f.trips for f in (*leaders, *followers)]
+    if leaders and not leads(p, host.target, share_of(p, around)):
+        for f in leaders:
+            host.run_kernel(f.kernel, f.pointers)
+        leaders, around = (), [f.trips for f in followers]
+    share = share_of(p, around) if around else None
+    kernels = [*(f.kernel for f in followers), *map(in_cache, leaders)]
+    names = [hashlib.sha256(f"{canonical(k)!r}".encode()).hexdigest()[:24] for k in kernels]
+    names = [f"follower.{n}" for n in names]
+    after = [After(n, f.trips) for n, f in zip(names, followers, strict=False)]
+    before = [
+        Before(n, f.trips, len(f.pointers), f.own)
+        for n, f in zip(names[len(after) :], leaders, strict=True)
+    ]
+    key = (p, after, before) if before else (p, after)
     name = f"contraction.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
 
     def text() -> str:
-        functions, declared = product_text(name, p, host.target, share, after)
+        functions, declared = product_text(name, p, host.target, share, after, before)
         return module_text(host.target, functions, declared)
 
-    host.code(name, text)
-    tile = Tile(host.target, p.dtype, p.n, p.m)
-    for vectors, columns in ((tile.vectors, tile.width), (tile.last, tile.rest)):
-        if columns and (columns < tile.width or tile.panels):
-            label = tile_name(tile, vectors, columns)
-            host.code(label, partial(tile_text, label, tile, vectors, columns, host.target))
-    host.code(columns_name(tile), partial(columns_text, tile, host.target))
-    given = [*(v.pointer for v in (*site.inputs, *site.outputs[:1]))]
-    pointers = b.local(PTR, 4 + len(followers))
-    for n, v in enumerate(given):
-        b.effect("store", PTR, (v, b.put("gep", PTR, (pointers, b.int(n)), PTR)), 8)
-    for n, (f, label) in enumerate(zip(followers, names, strict=True)):
-        host.code(label, partial(_follower_text, f.kernel, host.target, label))
-        buffers = b.local(PTR, len(f.pointers))
-        for k, v in enumerate(f.pointers):
-            b.effect("store", PTR, (v, b.put("gep", PTR, (buffers, b.int(k)), PTR)), 8)
-        b.effect("store", PTR, (buffers, b.put("gep", PTR, (pointers, b.int(4 + n)), PTR)), 8)
-    b.effect("effect", PTR, (pointers,), name)
+    host.code(name, text, quick=p.k >= QUICK)
+    for label, made in _shared(p, host.target):
+        host.code(label, made)
+    given = [f.pointers for f in (*followers, *leaders)]
+    pointers = arguments(site, list(zip(kernels, given, names, strict=True)))
+    host.b.effect("effect", PTR, (pointers,), name)
 
 
-def _follower_text(kernel: Kernel, target: Target, name: str) -> str:
-    text, declared = emit_range(kernel, target, name)
-    return module_text(target, [text], declared)
+def _shared(p: Product, target: Target) -> list[tuple[str, Callable[[], str]]]:
+    """The functions, by name, that a product calls and others do too."""
+    if is_thin(p, target):
+        plan = thin_of(p, target, None)
+        return [(dots_name(p, plan), partial(dots_text, p, plan, target))]
+    tile = Tile(target, p.dtype, p.n, p.m)
+    found: list[tuple[str, Callable[[], str]]] = []
+    if tile.panels:
+        found.append((tile_name(tile, tile.vectors, True),
+                      partial(tile_text, tile, tile.vectors, True, target)))  # fmt: skip
+    if tile.rest:
+        whole = tile.rest == tile.last * tile.lanes
+        found.append((tile_name(tile, tile.last, whole),
+                      partial(tile_text, tile, tile.last, whole, target)))  # fmt: skip
+    copies = right_copies(p, tile)
+    packs, by_rows = _lie(p, tile)
+    if packs:
+        copies.append((row_name(tile), row_text) if by_rows else (rows_name(tile), rows_text))
+    return [*found, *((label, partial(made, tile, target)) for label, made in copies)]
 
 
 def product_text(
-    name: str, p: Product, target: Target, share: int | None, followers: Sequence[After]
-) -> tuple[list[str], set[str]]:
+    name: str, p: Product, target: Target, share: int | None, followers: Sequence[After],
+    leaders: Sequence[Before] = (),
+) -> tuple[list[str], set[str]]:  # fmt: skip
     """The functions of one product, and what they need declared."""
+    if is_thin(p, target):
+        return thin_text(name, p, target, share, followers, leaders)
     plan = plan_of(p, target, share)
     tile, size = plan.tile, REAL[p.dtype].bits // 8
-    part, declared = _Part(f"{name}.part", p, plan, () if plan.apart else followers).text()
+    later = () if plan.apart else followers
+    part, declared = _Part(f"{name}.part", p, plan, later, leaders).text()
     units = plan.pieces(p)
     work = max(1, 2 * p.m * p.n * p.k * p.products // units)
     phases = [Phase(f"{name}.part", units, max(1, LEAST // work))]
@@ -141,42 +167,39 @@ def _then(
     """What follows, by shares of the result."""
     c = Code(name, PARAMETERS)
     low, high = (c.b.mul(n, c.b.int(share)) for n in c.parameters[2:])
-    _follow(c, p, followers, low, high)
+    follow(c, p, followers, low, high)
     return c.text()
 
 
-def _follow(c: Code, p: Product, followers: Sequence[After], low: Value, high: Value) -> None:
-    """Runs what follows on these rows of the whole result."""
-    b, total = c.b, p.products * p.m
-    bounds = c.local(I64, 2)
-    for k, f in enumerate(followers):
-        if f.trips >= total:
-            ends = [b.mul(e, b.int(f.trips // total)) for e in (low, high)]
-        else:
-            ends = [b.bin("udiv", e, b.int(total // f.trips)) for e in (low, high)]
-        for at, end in enumerate(ends):
-            c.store(bounds, at, end)
-        b.effect("effect", PTR, (c.load(c.parameters[0], 4 + k, PTR), bounds), f.name)
-
-
 # The pieces
+
+
+def _lie(p: Product, tile: Tile) -> tuple[bool, bool]:
+    """Whether the left operand is packed, and whether it lies along the sums; else along the
+    rows."""
+    inner = p.sums[-1].left if p.sums else 1
+    along = inner != 1 and len(p.rows) == 1 and p.rows[0].step == 1
+    nbytes = max((a.step for a in p.rows), default=0) * REAL[p.dtype].bits // 8
+    crowded = nbytes % CROWDED == 0 and p.m > 1 and tile.count >= REUSED
+    return along or len(p.sums) > 1 or len(p.rows) > 1 or crowded, not along
 
 
 @final
 class _Part:
     """The function of some pieces: [product, block of rows, chunk of panels]."""
 
-    __slots__ = ("by_rows", "c", "followers", "left", "name", "p", "packs", "plan", "spacing")
+    __slots__ = (
+        "by_rows", "c", "followers", "leaders", "left", "name", "p", "packs", "plan", "rows",
+        "spacing",
+    )  # fmt: skip
 
-    def __init__(self, name: str, p: Product, plan: Plan, followers: Sequence[After]) -> None:
+    def __init__(
+        self, name: str, p: Product, plan: Plan, followers: Sequence[After],
+        leaders: Sequence[Before] = (),
+    ) -> None:  # fmt: skip
         self.c, self.p, self.plan, self.followers = Code(name, PARAMETERS), p, plan, followers
-        inner = p.sums[-1].left if p.sums else 1
-        # As it lies: along the sums, or along the rows.
-        along = inner != 1 and len(p.rows) == 1 and p.rows[0].step == 1
-        self.by_rows = not along
-        nbytes = max((a.step for a in p.rows), default=0) * REAL[p.dtype].bits // 8
-        crowded = nbytes % CROWDED == 0 and p.m > 1 and plan.tile.count >= REUSED
-        self.packs = along or len(p.sums) > 1 or len(p.rows) > 1 or crowded
+        self.leaders = leaders
+        self.packs, self.by_rows = _lie(p, plan.tile)
         padded = -(-plan.depth.most // 16) * 16 + 16
         # Between rows; or between tiles, whose rows lie together.
         self.spacing = padded if self.by_rows else plan.depth.most * plan.tile.rows
@@ -189,15 +212,19 @@ class _Part:
         lines = most if self.by_rows else -(-most // plan.tile.rows)
         nbytes = lines * self.spacing * size if self.packs else 0
         right = p.k * plan.tile.packed * size if plan.whole else 0
+        rows = 0  # of the left operand, made here
+        if any(f.own is not None for f in self.leaders):
+            nbytes, rows = _up(nbytes), most * p.k * size
         own = None
-        if nbytes + right:
-            own = c.allocate(b.int(nbytes + right + 64))
+        if nbytes + right + rows:
+            own = c.allocate(b.int(nbytes + right + rows + 64))
             number = b.bin("and", b.add(b.cast("ptrtoint", own, b.int(0).type), b.int(63)),
                            b.int(-64))  # fmt: skip
             aligned = b.cast("inttoptr", number, PTR)
             self.left = c.at(aligned, right // size, plan.tile.real)
+            self.rows = c.at(aligned, (right + nbytes) // size, plan.tile.real)
         else:
-            aligned = self.left = c.parameters[0]
+            aligned = self.left = self.rows = c.parameters[0]
         self._pieces(aligned)
         if own is not None:
             c.free(own)
@@ -256,6 +283,9 @@ class _Part:
         first = b.mul(split, b.int(plan.chunk))
         end = smaller(c, b.add(first, b.int(plan.chunk)), b.int(tile.panels))
         last = b.cmp("icmp eq", split, b.int(plan.chunks - 1))
+        base = b.mul(number, b.int(p.m)) if p.products > 1 else b.int(0)
+        leading = Leading(c, p, self.leaders, len(self.followers), tile.real, self.rows)
+        x = leading.make(x, low, b.add(base, low), b.add(base, high))
 
         def depth(k: Value) -> None:
             span = span_of(c, plan.depth, k)
@@ -275,8 +305,7 @@ class _Part:
                 c.when(last, rest) if plan.chunks > 1 else rest()
 
         c.loop(0, plan.depth.blocks, depth)
-        base = b.mul(number, b.int(p.m)) if p.products > 1 else b.int(0)
-        _follow(c, p, self.followers, b.add(base, low), b.add(base, high))
+        follow(c, p, self.followers, b.add(base, low), b.add(base, high))
 
     def _pack(self, span: Span, x: Value, low: Value, high: Value) -> None:
         """Copies a block of the left operand, so that it lies together."""
@@ -291,41 +320,24 @@ class _Part:
                 into = c.at(self.left, b.mul(r, b.int(self.spacing)), tile.real)
 
                 def round_(at: Value, line: Value) -> None:
-                    def put(i: Value, width: int) -> None:
-                        found = c.load(start, b.add(at, b.mul(i, b.int(step))), tile.real.of(width))
-                        c.store(into, b.add(line, i), found)
-
-                    c.vectors(length, tile.lanes if step == 1 else 1, put)
+                    given = (c.at(start, at, tile.real), c.at(into, line, tile.real))
+                    b.effect("effect", PTR, (*given, length, b.int(step)), row_name(tile))
 
                 over(c, p, span, 0, round_)
 
             c.loop(0, count, row)
             return
 
-        rows = tile.rows
-        full = b.bin("udiv", count, b.int(rows))
-        done = b.mul(full, b.int(rows))
+        full = b.bin("udiv", count, b.int(tile.rows))
+        single = b.bin("urem", count, b.int(tile.rows))
 
-        def round_(at: Value, line: Value) -> None:
-            def one(i: Value) -> None:
-                start = c.at(x, b.add(b.add(at, b.mul(i, b.int(step))), low), tile.real)
-                into = c.at(self.left, b.mul(b.add(line, i), b.int(rows)), tile.real)
+        def rows(at: Value, line: Value) -> None:
+            start = c.at(x, b.add(at, low), tile.real)
+            into = c.at(self.left, b.mul(line, b.int(tile.rows)), tile.real)
+            numbers = (length, b.int(step), full, single, b.int(self.spacing))
+            b.effect("effect", PTR, (start, into, *numbers), rows_name(tile))
 
-                def copy(t: Value) -> None:
-                    source = c.at(start, b.mul(t, b.int(rows)), tile.real)
-                    target, r = c.at(into, b.mul(t, b.int(self.spacing)), tile.real), 0
-                    for n in powers(rows):
-                        c.store(target, r, c.load(source, r, tile.real.of(n)))
-                        r += n
-
-                c.loop(0, full, copy)
-                last = b.sub(b.mul(full, b.int(self.spacing)), done)
-                single = lambda r: c.store(into, b.add(last, r), c.load(start, r, tile.real))  # noqa: E731
-                c.loop(done, count, single)
-
-            c.loop(0, length, one)
-
-        over(c, p, span, 0, round_)
+        over(c, p, span, 0, rows)
 
     def _tiles(
         self, span: Span, x: Value, panel: Value, out: Value, rows: tuple[Value, Value],
@@ -340,7 +352,7 @@ class _Part:
         apart = p.rows[0].step if p.rows else 0
         if self.packs:
             apart = self.spacing if self.by_rows else 1
-        name = tile_name(tile, vectors, columns)
+        name = tile_name(tile, vectors, columns == vectors * tile.lanes)
 
         def one(q: Value) -> None:
             if not self.packs:
@@ -351,42 +363,67 @@ class _Part:
                 left = c.at(self.left, b.mul(lines, b.int(self.spacing)), tile.real)
             result = c.at(out, b.add(b.mul(b.add(low, q), b.int(p.n)), column), tile.real)
             given = (left, panel, result, b.int(apart), b.int(step), span.total, b.int(p.n))
-            b.effect("effect", PTR, (*given, b.sub(count, q), again), name)
+            b.effect("effect", PTR, (*given, b.sub(count, q), again, b.int(columns)), name)
 
         c.loop(0, count, one, step=tile.rows)
+
+
+def _up(nbytes: int) -> int:
+    """Whole lines of the cache."""
+    return -(-nbytes // 64) * 64
 
 
 # A tile
 
 _TILE: Final = {
     "left": "p", "panel": "p", "out": "p", "apart": "n", "step": "n", "count": "n", "line": "n",
-    "rows": "n", "again": "n",
+    "rows": "n", "again": "n", "columns": "n",
 }  # fmt: skip
 
 
-def tile_name(tile: Tile, vectors: int, columns: int) -> str:
+def tile_name(tile: Tile, vectors: int, whole: bool) -> str:
     """The name of the function of `tile_text`."""
-    return f"tile.{tile.real.suffix}.{tile.rows}x{vectors}x{tile.lanes}.{columns}"
+    return f"tile.{tile.real.suffix}.{tile.rows}x{vectors}x{tile.lanes}{'' if whole else '.part'}"
 
 
-def tile_text(name: str, tile: Tile, vectors: int, columns: int, target: Target) -> str:
+def tile_text(tile: Tile, vectors: int, whole: bool, target: Target) -> str:
     """The function that all contractions share: a tile of results, over a block of the sums.
 
     left: rows are `apart`, products `step` elements apart; out: rows are `line` apart, of which the
-    first `rows` are written; again: adds to what is there.
+    first `rows` are written, `columns` of each, or, if this is for `whole` tiles, all; again: adds
+    to what is there.
     """
-    c = Code(name, _TILE)
-    left, panel, out, apart, step, count, line, rows, again = c.parameters
-    b, real = c.b, tile.real
+    c = Code(tile_name(tile, vectors, whole), _TILE)
+    left, panel, out, apart, step, count, line, rows, again, columns = c.parameters
+    b, real, width = c.b, tile.real, vectors * tile.lanes
     # No more rows than there are: the last is repeated.
     last = b.sub(rows, b.int(1))
     numbers = [smaller(c, b.int(r), last) for r in range(tile.rows)]
     lefts = [c.at(left, b.mul(n, apart), real) for n in numbers]
-    results = [c.at(out, b.mul(n, line), real) for n in numbers]
+    room = out if whole else c.local(real, tile.rows * width)
+    if whole:
+        results = [c.at(out, b.mul(n, line), real) for n in numbers]
+    else:
+        results = [c.at(room, r * width, real) for r in range(tile.rows)]
+
+    def copy(source: Value, apart: Value, into: Value, line: Value) -> None:
+        """Results of a tile that is not whole, from where they are worked on or to there."""
+
+        def row(r: Value) -> None:
+            here, there = c.at(source, b.mul(r, apart), real), c.at(into, b.mul(r, line), real)
+            c.loop(0, columns, lambda n: c.store(there, n, c.load(here, n, real)))
+
+        c.loop(0, smaller(c, rows, b.int(tile.rows)), row)
+
+    def found() -> list[Value]:
+        if not whole:
+            copy(out, line, room, b.int(width))
+        return sums.load(results, width)
+
     sums = Sums(c, tile, lefts, vectors)
-    more = b.cmp("icmp ne", again, b.int(0))
-    start = c.when(more, lambda: sums.load(results, columns), sums.zeros)
-    made = sums.many(start, panel, count, step, vectors * tile.lanes)
-    sums.store(results, made, columns)
+    start = c.when(b.cmp("icmp ne", again, b.int(0)), found, sums.zeros)
+    sums.store(results, sums.many(start, panel, count, step, width), width)
+    if not whole:
+        copy(room, b.int(width), out, line)
     text, declared = c.text()
     return module_text(target, [text], declared)

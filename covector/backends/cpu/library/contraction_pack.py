@@ -9,7 +9,7 @@ from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code
 from covector.backends.cpu.library.phases import PARAMETERS
-from covector.backends.cpu.library.tiles import Axis, Tile, place, smaller
+from covector.backends.cpu.library.tiles import Axis, Tile, place, powers, smaller
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -94,6 +94,23 @@ def pack_text(name: str, p: Product, plan: Plan) -> tuple[str, set[str]]:
     return c.text()
 
 
+def together(p: Product, tile: Tile) -> bool:
+    """Whether the columns of a vector lie together."""
+    axes = p.columns or (Axis(1, 1),)
+    return axes[-1].step == 1 and (len(axes) == 1 or axes[-1].length % tile.lanes == 0)
+
+
+def right_copies(p: Product, tile: Tile) -> list[tuple[str, Callable[[Tile, Target], str]]]:
+    """The functions that packing the right operand calls: of each the name and what makes it."""
+    found: list[tuple[str, Callable[[Tile, Target], str]]] = []
+    side_by_side, lone = together(p, tile), len(p.columns) < 2
+    if tile.panels and side_by_side and lone:
+        found.append((panels_name(tile), panels_text))
+    if (tile.rest or not side_by_side) and (side_by_side or lone):
+        found.append((columns_name(tile), columns_text))
+    return found
+
+
 @final
 class Packing:
     """Copies a block of the sums of some panels: [panel, line, columns of the panel]."""
@@ -108,7 +125,7 @@ class Packing:
         c, b, tile = self.c, self.c.b, self.plan.tile
         if not tile.panels:
             return
-        if self._together():
+        if together(self.p, tile):
             self._lines(span, base, first, last)
             return
 
@@ -126,18 +143,18 @@ class Packing:
         into = c.at(base, b.mul(column, span.total), tile.real)
         self._panel(span, into, column, tile.last, tile.rest)
 
-    def _together(self) -> bool:
-        """Whether the columns of a vector lie together."""
-        axes = self.p.columns or (Axis(1, 1),)
-        return axes[-1].step == 1 and (
-            len(axes) == 1 or axes[-1].length % self.plan.tile.lanes == 0
-        )
-
     def _lines(self, span: Span, base: Value, first: Value, last: Value) -> None:
         """Whole panels side by side, so that lines are read as long as they are."""
         c, b, tile, p = self.c, self.c.b, self.plan.tile, self.p
         axes, step = p.columns, p.sums[-1].right if p.sums else 1
         vector = tile.real.of(tile.lanes)
+
+        def lines(at: Value, line: Value) -> None:
+            source = c.at(self.source, at, tile.real)
+            into = c.at(base, b.mul(line, b.int(tile.width)), tile.real)
+            numbers = (b.int(step), b.sub(span.inner[1], span.inner[0]), first, last,
+                       b.mul(b.int(tile.width), span.total))  # fmt: skip
+            b.effect("effect", PTR, (source, into, *numbers), panels_name(tile))
 
         def round_(at: Value, line: Value) -> None:
             def one(i: Value) -> None:
@@ -155,14 +172,14 @@ class Packing:
 
             c.loop(0, b.sub(span.inner[1], span.inner[0]), one)
 
-        over(c, p, span, 1, round_)
+        over(c, p, span, 1, lines if len(axes) == 1 else round_)
 
     def _panel(self, span: Span, into: Value, column: Value, vectors: int, columns: int) -> None:
         c, b, tile, p = self.c, self.c.b, self.plan.tile, self.p
         axes = p.columns or (Axis(1, 1),)
         step = p.sums[-1].right if p.sums else 1
         width = vectors * tile.lanes
-        even = self._together() or len(axes) == 1
+        even = together(self.p, tile) or len(axes) == 1
         length = b.sub(span.inner[1], span.inner[0])
         for v in range(vectors):
             have = min(tile.lanes, columns - v * tile.lanes)
@@ -242,6 +259,112 @@ def columns_text(tile: Tile, target: Target) -> str:
 
     dense = b.bin("and", whole, b.cmp("icmp eq", apart, b.int(1)))
     c.when(dense, lambda: c.loop(0, count, copy), gathered)
+    text, declared = c.text()
+    return module_text(target, [text], declared)
+
+
+# Lines of whole panels
+
+_PANELS: Final = {
+    "source": "p", "into": "p", "step": "n", "count": "n", "first": "n", "last": "n", "apart": "n",
+}  # fmt: skip
+
+
+def panels_name(tile: Tile) -> str:
+    """The name of the function of `panels_text`."""
+    return f"panels.{tile.real.suffix}.{tile.vectors}x{tile.lanes}"
+
+
+def panels_text(tile: Tile, target: Target) -> str:
+    """The function that all contractions share: copies `count` lines of the panels from `first`
+    to `last`.
+
+    source: columns lie together, lines are `step` elements apart; into: panels are `apart`.
+    """
+    c = Code(panels_name(tile), _PANELS)
+    source, into, step, count, first, last, apart = c.parameters
+    b, real, vector = c.b, tile.real, tile.real.of(tile.lanes)
+
+    def line(i: Value) -> None:
+        start = c.at(source, b.mul(i, step), real)
+        target = c.at(into, b.mul(i, b.int(tile.width)), real)
+
+        def panel(j: Value) -> None:
+            here = c.at(start, b.mul(j, b.int(tile.width)), real)
+            there = c.at(target, b.mul(j, apart), real)
+            for v in range(tile.vectors):
+                c.store(there, v * tile.lanes, c.load(here, v * tile.lanes, vector))
+
+        c.loop(first, last, panel)
+
+    c.loop(0, count, line)
+    text, declared = c.text()
+    return module_text(target, [text], declared)
+
+
+# Rows of the left operand
+
+_ROW: Final = {"source": "p", "into": "p", "count": "n", "step": "n"}
+_ROWS: Final = {
+    "source": "p", "into": "p", "count": "n", "step": "n", "tiles": "n", "single": "n",
+    "apart": "n",
+}  # fmt: skip
+
+
+def row_name(tile: Tile) -> str:
+    """The name of the function of `row_text`."""
+    return f"row.{tile.real.suffix}x{tile.lanes}"
+
+
+def row_text(tile: Tile, target: Target) -> str:
+    """The function that all contractions share: copies `count` elements that are `step` apart."""
+    c = Code(row_name(tile), _ROW)
+    source, into, count, step = c.parameters
+    b, real = c.b, tile.real
+
+    def put(i: Value, width: int) -> None:
+        c.store(into, i, c.load(source, b.mul(i, step) if width == 1 else i, real.of(width)))
+
+    dense = b.select(b.cmp("icmp eq", step, b.int(1)), b.bin("and", count, b.int(-tile.lanes)),
+                     b.int(0))  # fmt: skip
+    c.loop(0, dense, lambda i: put(i, tile.lanes), step=tile.lanes)
+    c.loop(dense, count, lambda i: put(i, 1))
+    text, declared = c.text()
+    return module_text(target, [text], declared)
+
+
+def rows_name(tile: Tile) -> str:
+    """The name of the function of `rows_text`."""
+    return f"rows.{tile.real.suffix}.{tile.rows}"
+
+
+def rows_text(tile: Tile, target: Target) -> str:
+    """The function that all contractions share: copies rows that lie together, tile by tile, for
+    `count` products, which are `step` elements apart.
+
+    into: `tiles` whole tiles, which are `apart`, then one of `single` rows.
+    """
+    c = Code(rows_name(tile), _ROWS)
+    source, into, count, step, tiles, single, apart = c.parameters
+    b, real, rows = c.b, tile.real, tile.rows
+
+    def one(i: Value) -> None:
+        start = c.at(source, b.mul(i, step), real)
+        target = c.at(into, b.mul(i, b.int(rows)), real)
+
+        def whole(t: Value) -> None:
+            here = c.at(start, b.mul(t, b.int(rows)), real)
+            there, r = c.at(target, b.mul(t, apart), real), 0
+            for n in powers(rows):
+                c.store(there, r, c.load(here, r, real.of(n)))
+                r += n
+
+        c.loop(0, tiles, whole)
+        here = c.at(start, b.mul(tiles, b.int(rows)), real)
+        there = c.at(target, b.mul(tiles, apart), real)
+        c.loop(0, single, lambda r: c.store(there, r, c.load(here, r, real)))
+
+    c.loop(0, count, one)
     text, declared = c.text()
     return module_text(target, [text], declared)
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from covector.backends.cpu.library.contraction_thin import is_thin, leads_thin
 from covector.backends.cpu.library.phases import LEAST, PIECES
 from covector.backends.cpu.library.tiles import REAL, Axis, Tile, collapsed
 
@@ -24,6 +25,9 @@ FEWEST: Final = ((1 << 15, 8), (1 << 18, 48), (ROOM, 96))
 PANEL_BYTES: Final = 16 * 1024
 #: Bytes of a block of the left operand, at most: it stays in the second cache.
 BLOCK_BYTES: Final = 96 * 1024
+#: Bytes of a block of the left operand that is made on the way, at most: whole rows, which stay in
+#: the second cache beside what is packed.
+MADE_BYTES: Final = 160 * 1024
 #: Tiles of a block, at least: so often is a panel used once it is in the first cache.
 TILES: Final = 6
 #: Pieces of rows that are enough for many threads.
@@ -119,12 +123,39 @@ def suits(p: Product, target: Target) -> bool:
     `benchmarks/products.py`."""
     if p.dtype not in REAL or p.k == 0 or min(p.m, p.n) < 2:
         return False
+    if is_thin(p, target):
+        return True
     tile = Tile(target, p.dtype, p.n, p.m)
     nbytes = p.k * tile.packed * tile.real.bits // 8
     if p.products >= WHOLE and nbytes <= WHOLE_BYTES:
         return True
     total = p.products * nbytes
+    if _copied(p):
+        return total <= ROOM
     return any(total <= most and p.m >= rows for most, rows in FEWEST)
+
+
+def _copied(p: Product) -> bool:
+    """Whether BLAS, which knows one distance between rows, would be given a copy of the right
+    operand, which costs more than packing it for few rows."""
+    sums = collapsed([Axis(a.length, a.right) for a in sorted(p.sums, key=lambda a: -a.right)])
+    if max(len(sums), len(p.columns)) > 1:
+        return True
+    return bool(sums and p.columns) and 1 not in (sums[0].step, p.columns[0].step)
+
+
+def leads(p: Product, target: Target, share: int) -> bool:
+    """Whether blocks of rows of the left operand are made just before they are multiplied: where
+    each is multiplied once, and stays in the second cache until it is; else all of it before."""
+    rows, size = p.m * p.k, REAL[p.dtype].bits // 8
+    batch = collapsed([Axis(a.length, a.left) for a in p.batch])
+    if collapsed(p.rows) != [Axis(p.m, p.k)] or (batch and batch != [Axis(p.products, rows)]):
+        return False
+    if is_thin(p, target):
+        return leads_thin(p, target, share, MADE_BYTES)
+    plan = plan_of(p, target, share)
+    side_by_side = plan_of(p, target, None).chunks > 1
+    return not (plan.apart or side_by_side) and plan.most(p) * p.k * size <= MADE_BYTES
 
 
 class Depth(NamedTuple):

@@ -6,10 +6,10 @@ and so does the order of every sum, however many threads take them.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from covector._base.digest import digest
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code
@@ -114,7 +114,7 @@ def conv_taps(site: Site) -> None:
 def _call(site: Site, kind: str, g: Geometry, make: Callable[..., tuple[list[str], set[str]]]
           ) -> None:  # fmt: skip
     host, b = site.host, site.host.b
-    name = f"{kind}.{hashlib.sha256(repr(g).encode()).hexdigest()[:16]}"
+    name = f"{kind}.{digest(repr(g)).hexdigest()[:16]}"
 
     def text() -> str:
         functions, declared = make(name, g, host.target)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from covector.backends.cpu.emit.types import I64, PTR
 from covector.backends.cpu.library.matrices import Desk
@@ -230,9 +230,3 @@ def tridiagonal(site: Site) -> None:
     d.each([made, *rest], one)
     d.by_rows(out.pointer, made.pointer, n, n)
     d.close()
-
-
-ROUTINES: Final = {
-    "svd": svd, "eigh": eigh, "eig": eig, "schur": schur, "hessenberg": hessenberg,
-    "tridiagonal": tridiagonal,
-}  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, final
 
 from covector.backends.cpu.emit.ssa import Builder, Value
-from covector.backends.cpu.emit.types import ELEMENTS, F32, F64, INTS, Element, Type
+from covector.backends.cpu.emit.types import F32, F64, INTS, Element, Type, element
 
 _EXPONENT: Final = {"float16": 0x7C00, "bfloat16": 0x7F80}
 
@@ -21,7 +21,7 @@ class Key:
     __slots__ = ("element", "total", "type")
 
     def __init__(self, dtype: str, total: bool = False) -> None:
-        self.element: Element = ELEMENTS[dtype]
+        self.element: Element = element(dtype)
         self.type: Type = INTS[max(self.element.memory.bits, 8)]
         self.total = total
 

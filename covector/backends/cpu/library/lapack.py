@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
 from covector.backends.cpu.library import small_lu
@@ -224,10 +224,3 @@ def tridiagonal_solve(site: Site) -> None:
     d.each([*map(d.part, (low, middle, high)), made], one)
     d.by_rows(out.pointer, made.pointer, n, columns)
     d.close()
-
-
-ROUTINES: Final = {
-    "cholesky": cholesky, "triangular_solve": triangular_solve, "lu": lu,
-    "permutation": permutation, "geqrf": geqrf, "orgqr": orgqr, "ormqr": ormqr,
-    "tridiagonal_solve": tridiagonal_solve,
-}  # fmt: skip

@@ -22,8 +22,9 @@ class Host(Protocol):
     def run_kernel(self, kernel: Kernel, pointers: list[Value]) -> None:
         """Emits a call of a loop program."""
 
-    def code(self, name: str, make: Any) -> None:
-        """Makes sure that the function `name` is linked in: `make()` gives its module's text."""
+    def code(self, name: str, make: Any, quick: bool = False) -> None:
+        """Makes sure that the function `name` is linked in: `make()` gives its module's text;
+        `quick`: it does little itself."""
 
     def imports(self, name: str) -> None:
         """Says that the function `name` comes from a library."""
@@ -54,11 +55,22 @@ class Follower(NamedTuple):
     pointers: list[Value]
 
 
+class Leader(NamedTuple):
+    """As a `Follower`, of a kernel that makes the first input, part by part; `own`: which of its
+    pointers that is, if the rows may be anywhere else, since nobody reads them but the routine."""
+
+    kernel: Kernel
+    trips: int
+    pointers: list[Value]
+    own: int | None
+
+
 @final
 class Site:
-    """One call of a routine; `followers`: what it runs on each part of its result."""
+    """One call of a routine; `followers`: what it runs on each part of its result; `leaders`: on
+    each part of its first input, before it reads that."""
 
-    __slots__ = ("attributes", "followers", "host", "inputs", "outputs")
+    __slots__ = ("attributes", "followers", "host", "inputs", "leaders", "outputs")
 
     def __init__(
         self,
@@ -67,6 +79,8 @@ class Site:
         outputs: list[Operand],
         attributes: tuple[Any, ...],
         followers: Sequence[Follower] = (),
+        leaders: Sequence[Leader] = (),
     ) -> None:
+        self.leaders = tuple(leaders)
         self.host, self.inputs, self.outputs, self.attributes = host, inputs, outputs, attributes
         self.followers = tuple(followers)
