@@ -20,7 +20,16 @@ with uncollected():
     from covector.numpy.methods import array_methods
     from covector.ops.call import Jit
     from covector.parallel.propagate import shardings
-    from covector.runtime import array, debug_keys, debug_values, dispatch, eager, native, placement
+    from covector.runtime import (
+        array,
+        debug_keys,
+        debug_values,
+        dispatch,
+        eager,
+        native,
+        placement,
+        watch,
+    )
     from covector.runtime.backend import backends
     from covector.sharding import SingleDeviceSharding
     from covector.trace import cache
@@ -52,8 +61,7 @@ def _load_primitives() -> None:
 
 Registry.loaders.append(_load_primitives)
 Context.trace = EvalTrace(dispatch.evaluate)
-debug_values.install(Context.trace)
-debug_keys.install(Context.trace)
+watch.install(debug_keys.WATCH, debug_values.WATCH)
 array.default_sharding[:] = [SingleDeviceSharding]
 placement.spread[:] = [shardings]
 backends.add(CpuBackend())

@@ -66,13 +66,16 @@ class NativeCode:
     [hidden constants…, arguments…, outputs…, arena].
     hidden: arrays the program captured.  arena: bytes of scratch memory, 0 for none.
     symbols: run-time integers.  nanoseconds: estimated time of a run; 0 if unknown.
+    size: bytes of the code.
     keep: whatever must live as long as the code (the engine that holds it).
     stages: text or functions giving text, by stage.
     after: of a program that calls Python, to be called when a run has ended: raises what a callback
     raised, if the results are none.
     """
 
-    __slots__ = ("address", "after", "arena", "hidden", "keep", "nanoseconds", "stages", "symbols")
+    __slots__ = (
+        "address", "after", "arena", "hidden", "keep", "nanoseconds", "size", "stages", "symbols",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -82,6 +85,7 @@ class NativeCode:
         arena: int = 0,
         symbols: Sequence[int] = (),
         nanoseconds: float = 0.0,
+        size: int = 0,
         keep: Any = None,
         stages: dict[str, Any] | None = None,
         after: Callable[[], None] | None = None,
@@ -91,6 +95,7 @@ class NativeCode:
         self.arena: Final = arena
         self.symbols: Final = tuple(symbols)
         self.nanoseconds: Final = nanoseconds
+        self.size: Final = size
         self.keep: Final = keep
         self.stages: Final = stages or {}
         self.after: Final = after
@@ -103,6 +108,7 @@ class NativeCode:
             arena=self.arena,
             symbols=self.symbols,
             nanoseconds=self.nanoseconds,
+            size=self.size,
             keep=self.keep,
             stages=self.stages,
             after=self.after,

@@ -363,7 +363,7 @@ class Compiled:
             sum(a.nbytes for a in self.in_avals),
             sum(a.nbytes for a in self.out_avals),
             self.code.arena,
-            0,
+            self.code.size,
             sum(x.nbytes for x in self.code.hidden),
         )
 

@@ -10,7 +10,6 @@ import ctypes
 import os
 import threading
 from collections.abc import Callable, Generator
-from pathlib import Path, PurePosixPath
 from typing import Final
 
 
@@ -41,7 +40,7 @@ def cgroup_cpus(root: str | os.PathLike[str] = "/") -> int | None:
     `root`: where the system's files are.  Both versions of cgroups; a parent's quota holds too.
     """
     found: list[int] = []
-    for line in _read(Path(root, "proc/self/cgroup")).splitlines():
+    for line in _read(os.path.join(root, "proc/self/cgroup")).splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and "cpu" not in controllers.split(","):
@@ -49,21 +48,21 @@ def cgroup_cpus(root: str | os.PathLike[str] = "/") -> int | None:
         # Version 2 has no controllers there; in a container the path may be the host's.
         tops = (controllers, "cpu") if controllers else ("", "unified")
         for top in tops:
-            here = PurePosixPath(path.lstrip("/"))
-            for part in (here, *here.parents):
-                folder = Path(root, "sys/fs/cgroup", top, part)
+            parts = path.strip("/").split("/")
+            for n in range(len(parts), -1, -1):
+                folder = os.path.join(root, "sys/fs/cgroup", top, *parts[:n])
                 quota = _quota(folder, version=1 if controllers else 2)
                 if quota is not None:
                     found.append(quota)
     return min(found, default=None)
 
 
-def _quota(folder: Path, version: int) -> int | None:
+def _quota(folder: str, version: int) -> int | None:
     """ceil(quota / period) of one control group, if it has a quota."""
     if version == 1:
-        words = [_read(folder / f"cpu.cfs_{name}_us") for name in ("quota", "period")]
+        words = [_read(os.path.join(folder, f"cpu.cfs_{name}_us")) for name in ("quota", "period")]
     else:
-        words = _read(folder / "cpu.max").split()
+        words = _read(os.path.join(folder, "cpu.max")).split()
     try:
         quota, period = map(int, words)
     except ValueError:  # "max", no such file, or one of another form
@@ -71,9 +70,10 @@ def _quota(folder: Path, version: int) -> int | None:
     return max(1, -(-quota // period)) if quota > 0 and period > 0 else None
 
 
-def _read(path: Path) -> str:
+def _read(path: str) -> str:
     try:
-        return path.read_text("utf-8", "replace").strip()
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
     except OSError:
         return ""
 

@@ -12,11 +12,11 @@ import enum
 import functools
 import types
 from collections.abc import Callable
-from hashlib import blake2b
 from typing import Any, Final
 
 import numpy as np
 
+from covector._base.digest import digest
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typers
 from covector.trace.purity_code import Place, code_of
@@ -125,8 +125,8 @@ class Walk:
             self.opaque(x)
             return
         data = x.tobytes()
-        digest = data if len(data) <= 64 else blake2b(data, digest_size=16).digest()
-        self.key += (kind, x.dtype, x.shape, digest)
+        short = data if len(data) <= 64 else digest(data).digest()
+        self.key += (kind, x.dtype, x.shape, short)
         if kind is np.ndarray:
             self.leaves.append(x)
 

@@ -28,7 +28,7 @@ from covector.trace.tracer import (
 #: What is written into a program, if it has no axes.
 _NUMBERS: Final = (bool, int, float, complex, np.generic, np.ndarray)
 #: The label of an argument that is no part of a larger one.
-_PLAIN: Final = re.compile(r"argument (\w+) of ([^,]+)")
+_PLAIN: Final = r"argument (\w+) of ([^,]+)"
 
 
 class StagedTracer(Tracer):
@@ -53,7 +53,7 @@ class StagedTracer(Tracer):
     def ways_out(self) -> str:
         """Which arguments of a jitted function could be static."""
         labels = self._arguments()
-        found = [m for m in map(_PLAIN.fullmatch, map(str, labels)) if m is not None]
+        found = [m for x in labels if (m := re.fullmatch(_PLAIN, str(x))) is not None]
         # those of other functions, such as bodies of loops, are looked up: no strings
         if not 1 <= len(labels) == len(found) <= 2 or not all(type(x) is str for x in labels):
             return ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from operator import methodcaller
 from typing import Any, TypeAlias, TypeVar
@@ -143,6 +142,8 @@ def register_dataclass(
             "register_dataclass: data_fields and meta_fields go together; got "
             f"data_fields={data_fields!r} and meta_fields={meta_fields!r}"
         )
+    import dataclasses
+
     is_dataclass = dataclasses.is_dataclass(nodetype)
     if data_fields is None or meta_fields is None:
         if not is_dataclass:
@@ -164,6 +165,8 @@ def register_dataclass(
 
 
 def _check_fields(nodetype: type, given: set[str], dropped: set[str]) -> None:
+    import dataclasses
+
     wanted = {f.name for f in dataclasses.fields(nodetype) if f.init} - dropped
     if given == wanted:
         return
@@ -196,6 +199,8 @@ def static(**kwargs: Any) -> Any:
 
     Takes the arguments of ``dataclasses.field``.
     """
+    import dataclasses
+
     metadata: dict[Any, Any] = {"static": True, **(kwargs.pop("metadata", None) or {})}
     return dataclasses.field(metadata=metadata, **kwargs)
 

@@ -11,6 +11,7 @@ import time
 import pytest
 
 from covector._base.config import config
+from covector._base.digest import digest
 from covector.backends.cpu import cache
 from covector.backends.cpu.cache import FOLDER, DiskCache
 
@@ -160,7 +161,7 @@ def test_size_is_bounded_and_the_oldest_go(tmp_path):
         c.store(f"k{k}", b"y" * 1000)
         total = sum(f.stat().st_size for f in (tmp_path / FOLDER).iterdir())
         assert total <= 10_000 + 2000
-        newest = tmp_path / FOLDER / cache._digest(f"k{k}").hex()
+        newest = tmp_path / FOLDER / digest(f"k{k}").hexdigest()
         os.utime(newest, (past + k, past + k))
     assert c.lookup("k39") is not None
     assert c.lookup("k0") is None
@@ -221,6 +222,7 @@ def test_processes_and_threads_at_once(tmp_path):
 
 KILLED = """
 import os, sys
+from covector._base.digest import digest
 from covector.backends.cpu import cache
 c = cache.DiskCache(sys.argv[1])
 real = os.write

@@ -3,7 +3,8 @@
 import functools
 
 from covector.backends.cpu.link import link
-from covector.backends.cpu.native import build, language
+from covector.backends.cpu.native import build
+from covector.backends.cpu.native.source import Source
 from covector.backends.cpu.target import host
 from covector.ir.avals import ShapedArray
 from covector.runtime.backend import NativeCode
@@ -66,7 +67,7 @@ def f(buffers: word, symbols: word) -> None:
 @functools.lru_cache
 def compiled(text: str, name: str = "f"):
     """(address of the function, what keeps its code)."""
-    source = language.Source([("test", text)], ())
+    source = Source([("test", text)], ())
     module = link([build.compile_image(source, host())], [name])
     return module.address(name), module
 

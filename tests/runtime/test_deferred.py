@@ -124,19 +124,20 @@ def test_a_long_program_returns_at_once_and_python_goes_on():
     w = np.random.default_rng(0).normal(size=(128, 128)).astype(np.float32) / 16
     run = cv.jit(lambda x: cv.lax.fori_loop(0, 2500, lambda i, c: jnp.tanh(c @ w), x))
     wanted = np.asarray(run(w)).copy()
-    taken = []
+    shares = []
     for _ in range(3):
         start = time.perf_counter()
         y = run(w)
-        taken.append(time.perf_counter() - start)
+        taken = time.perf_counter() - start
         assert not y.is_ready()
         done = 0
         while not y.is_ready():  # NumPy's work overlaps: neither waits for the other
             np.sort(w, axis=None)
             done += 1
+        shares.append(taken / (time.perf_counter() - start))
         np.testing.assert_array_equal(y, wanted)
         assert done > 3
-    assert min(taken) < 0.005
+    assert min(shares) < 0.1  # of the whole: on a busy machine both take longer
 
 
 def test_programs_follow_each_other(everything, at_once):
@@ -289,8 +290,8 @@ def test_so_many_are_in_flight(gated, monkeypatch):
     x = gated.start()
     for _ in range(2):
         (x,) = deferred.run(gated, [x])
+    start = time.perf_counter()  # before the thread starts that will let go
     later(gated)
-    start = time.perf_counter()
     (x,) = deferred.run(gated, [x])
     assert time.perf_counter() - start > 0.02
     assert x.tolist() == [5, 6, 7]

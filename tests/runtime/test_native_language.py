@@ -4,7 +4,8 @@ import ctypes
 
 import pytest
 
-from covector.backends.cpu.native import language, translate
+from covector.backends.cpu.native import translate
+from covector.backends.cpu.native.source import Source
 from covector.backends.cpu.native.structs import Array, Buffer
 from tests.runtime.harness import compiled
 
@@ -121,7 +122,7 @@ def f(n: word) -> word:
     ],
 )
 def test_refusals_name_function_and_line(text, why):
-    source = language.Source([("test", text)], ())
+    source = Source([("test", text)], ())
     with pytest.raises(SyntaxError, match=rf"f, line \d.*{why}"):
         translate.compile_source(source, "")
 

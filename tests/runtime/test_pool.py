@@ -65,6 +65,7 @@ def test_delete_waits_for_views():
 
 
 def test_trim_and_limit():
+    gc.collect()  # what other tests left in cycles, to be freed now and not halfway
     blocks = [floats(5000) for _ in range(4)]
     del blocks
     cached = pool.stats().cached
@@ -86,6 +87,7 @@ def test_trim_and_limit():
 
 
 def test_peak_is_remembered():
+    gc.collect()
     x = floats(300_000)
     assert pool.stats().peak >= pool.stats().in_use >= x.nbytes
 

@@ -3,5 +3,8 @@
 from covector._base.lazy import lazily as _lazily
 
 with _lazily(globals()):
+    from covector.backends.cpu import assemble as assemble
+    from covector.backends.cpu import eager as eager
     from covector.backends.cpu import executable as executable
     from covector.backends.cpu import library as library
+    from covector.backends.cpu import llvm as llvm

@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from covector import compiler
+from covector import compiler, ops, runtime
 from covector._base import log
 from covector.backends import cpu
 from covector.backends.cpu import cache
-from covector.backends.cpu.assemble import assembly
 from covector.backends.cpu.bundle import CompiledProgram, load_program, program_key
-from covector.backends.cpu.eager import compile_eager
 from covector.backends.cpu.target import host
-from covector.compiler import callbacks
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
 from covector.ir.op import Op
-from covector.ops.callback import Callback
 from covector.ops.check import DEBUG_CHECK
 from covector.runtime.backend import NativeCode
-from covector.runtime.callbacks import raise_error, trampoline
 from covector.runtime.dispatch import as_array
 from covector.runtime.donation import Donating
 from covector.runtime.entry import Compiled
@@ -43,17 +39,21 @@ class CpuBackend:
         donated: arguments that it may overwrite, and that are deleted by each run.
         NotImplementedError for what has no native rule.
         """
-        effects = program.effects - {DEBUG_CHECK} - callbacks.EFFECTS
-        if effects:
+        calls_python = _may_call_python()
+        effects = program.effects - {DEBUG_CHECK}
+        if effects and (not calls_python or effects - compiler.callbacks.EFFECTS):
             raise NotImplementedError(
                 f"a program with the effects {sorted(effects)} is run on the host"
             )
         stages = _stages(program)
-        program, sites = callbacks.lift(program)
+        sites: list[Any] = []
+        if calls_python:
+            program, sites = compiler.callbacks.lift(program)
         calls, symbols = None, dict[str, int]()
         if sites:
             donated = ()  # a call that fails must leave its arguments whole
-            calls = trampoline([(s.op.numpy, s.in_avals, s.op.result_avals) for s in sites])
+            made = [(s.op.numpy, s.in_avals, s.op.result_avals) for s in sites]
+            calls = runtime.callbacks.trampoline(made)
             symbols = {cpu.library.callback.SYMBOL: ctypes.cast(calls, ctypes.c_void_p).value or 0}
         # Who wants to see the passes wants them to run.
         if program.consts or log.wanted(3):
@@ -65,21 +65,22 @@ class CpuBackend:
             hidden=[as_array(c) for c in consts],
             arena=compiled.arena,
             nanoseconds=compiled.nanoseconds,
+            size=compiled.code_bytes,
             keep=(compiled, calls),
             stages=stages,
-            after=raise_error if sites else None,
+            after=runtime.callbacks.raise_error if sites else None,
         )
-        made = Compiled(code, program.in_avals, program.out_avals)
+        whole = Compiled(code, program.in_avals, program.out_avals)
         if not donated:
-            return made
+            return whole
         taken = {out: given - len(consts) for out, given in compiled.meta or ()}
-        return Donating(made, donated, taken)
+        return Donating(whole, donated, taken)
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
         """Machine code of one operation: for every size where it has a normal form."""
-        if isinstance(op, Callback):
+        if _may_call_python() and isinstance(op, ops.callback.Callback):
             raise NotImplementedError("at once, Python is called by Python")
-        found = compile_eager(op, avals)
+        found = cpu.eager.compile_eager(op, avals)
         if found is not None:
             return found
         invars = [Var(a) for a in avals]
@@ -87,6 +88,11 @@ class CpuBackend:
         outvars = [Var(a) for a in (out if op.multiple_results else (out,))]
         body = Jaxpr([], invars, outvars, [Equation(op, invars, outvars)], op.name)
         return self.compile(ClosedJaxpr(body))
+
+
+def _may_call_python() -> bool:
+    """Whether there may be a callback in a program: what they are is loaded with the first."""
+    return "covector.ops.callback" in sys.modules
 
 
 def _from_disk(
@@ -130,5 +136,5 @@ def _stages(closed: ClosedJaxpr) -> dict[str, Callable[[], str]]:
         "simplified": lambda: str(compiler.pipeline.prepare(closed)),
         "kernels": lambda: str(program()),
         "llvm": lambda: cpu.executable.llvm_text(program()),
-        "assembly": lambda: assembly(cpu.executable.llvm_text(program()), host()),
+        "assembly": lambda: cpu.assemble.assembly(cpu.executable.llvm_text(program()), host()),
     }

@@ -1,22 +1,21 @@
 """Compiled programs as bytes (*bundles*) and as callable code: what a new process needs of them.
 
-A bundle is a small table and a few object files (a program's driver, its kernels, library code);
-it loads without emitting or parsing anything.
+A bundle is a small table and the code of a few object files (a program's driver, its kernels,
+library code); it loads without emitting or parsing anything.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, final
 
+from covector._base.digest import digest
 from covector.backends.cpu import openblas
-from covector.backends.cpu.link import CompiledModule, helpers_in, link
+from covector.backends.cpu.link import CompiledModule, Loadable, link, load, loadable, unpacked
 from covector.backends.cpu.target import Target, host
 
-MAGIC: Final = b"covector-bundle-3\n"
+MAGIC: Final = b"covector-bundle-4\n"
 
 
 @final
@@ -40,18 +39,16 @@ class CompiledProgram:
 
     __slots__ = ("_module", "address", "arena", "bundle", "code_bytes", "meta", "nanoseconds")
 
-    def __init__(
-        self, bundle: bytes, table: dict[str, Any], images: list[bytes], given: Mapping[str, int]
-    ) -> None:
+    def __init__(self, bundle: bytes, code: Loadable, given: Mapping[str, int]) -> None:
+        table = code.table
         imports = [name for name in table["imports"] if name not in given]
-        symbols = openblas.resolve(imports)
-        self._module = link(images, [table["entry"]], {**symbols, **given}, table.get("helpers"))
+        self._module = load(code, {**openblas.resolve(imports), **given})
         self.address = self._module.address(table["entry"])
         self.arena: int = table["arena"]
         self.meta: Any = table["meta"]
         self.nanoseconds: int = table["nanoseconds"]
         self.bundle = bundle
-        self.code_bytes = sum(map(len, images))
+        self.code_bytes = len(code.code)
 
 
 _linked: Final[weakref.WeakValueDictionary[str, CompiledKernel]] = weakref.WeakValueDictionary()
@@ -72,26 +69,21 @@ def load_program(bundle: bytes, symbols: Mapping[str, int] | None = None) -> Com
     """
     if not bundle.startswith(MAGIC):
         return None
-    end = bundle.index(b"\n", len(MAGIC))
-    table = json.loads(bundle[len(MAGIC) : end])
-    images, at = [], end + 1
-    for size in table["sizes"]:
-        images.append(bundle[at : at + size])
-        at += size
-    if at != len(bundle):
-        return None
-    return CompiledProgram(bundle, table, images, symbols or {})
+    code = unpacked(bundle[len(MAGIC) :])
+    return None if code is None else CompiledProgram(bundle, code, symbols or {})
 
 
 def program_key(text: str, target: Target | None = None) -> str:
     """A key for the disk cache: of whatever names a program, for this machine and version."""
-    digest = hashlib.sha256((target or host()).fingerprint.encode())
-    digest.update(text.encode())
-    return "p" + digest.hexdigest()
+    named = digest((target or host()).fingerprint)
+    named.update(text.encode())
+    return "p" + named.hexdigest()
 
 
-def packed(table: dict[str, Any], images: list[bytes]) -> bytes:
-    """The bundle of a table and object files."""
-    found = {"helpers": helpers_in(images), "sizes": list(map(len, images))}
-    head = json.dumps({**table, **found}, separators=(",", ":"))
-    return b"".join([MAGIC, head.encode(), b"\n", *images])
+def compiled_program(
+    table: dict[str, Any], images: Iterable[bytes], symbols: Mapping[str, int]
+) -> CompiledProgram:
+    """The program of a table and object files."""
+    code = loadable(images, [table["entry"]])
+    code = Loadable({**table, **code.table}, code.code)
+    return CompiledProgram(MAGIC + code.packed(), code, symbols)

@@ -10,18 +10,17 @@ at once, so a reader sees all of an entry or none, whoever dies or races.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import stat
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Any, Final, final
 
 from covector._base.config import config
+from covector._base.digest import digest
 
-MAGIC: Final = b"covector-cache-1"
+MAGIC: Final = b"covector-cache-2"
 #: Bytes kept if the option sets no limit of its own.
 LIMIT: Final = 1 << 30
 #: The folder with the entries, inside the one that the user names.
@@ -42,7 +41,7 @@ class DiskCache:
     __slots__ = ("_fd", "_limit", "_lock", "_path", "_total", "reason")
 
     def __init__(self, root: str | os.PathLike[str], limit: int = LIMIT) -> None:
-        self._path = Path(root) / FOLDER
+        self._path = os.path.join(root, FOLDER)
         self._limit = limit
         self._lock = threading.Lock()
         self._total: int | None = None  # bytes in the folder, once known
@@ -54,9 +53,9 @@ class DiskCache:
             self.reason = f"{self._path}: {error}"
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        os.makedirs(os.path.dirname(self._path), exist_ok=True)
         with contextlib.suppress(FileExistsError):
-            self._path.mkdir(mode=0o700)
+            os.mkdir(self._path, 0o700)
         if not _POSIX:
             info = os.lstat(self._path)
             reparse = getattr(stat, "FILE_ATTRIBUTE_REPARSE_POINT", 0x400)
@@ -79,19 +78,19 @@ class DiskCache:
         """What was stored under `key`, or None."""
         if self.reason is not None:
             return None
-        digest = _digest(key)
+        name = _name(key)
         try:
-            fd = self._at(digest.hex(), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            fd = self._at(name.hex(), os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
         except OSError:
             return None
         try:
-            return self._read(fd, digest)
+            return self._read(fd, name)
         except OSError:
             return None
         finally:
             os.close(fd)
 
-    def _read(self, fd: int, digest: bytes) -> bytes | None:
+    def _read(self, fd: int, name: bytes) -> bytes | None:
         info = os.fstat(fd)
         if not stat.S_ISREG(info.st_mode) or not _HEADER <= info.st_size <= _LARGEST:
             return None
@@ -99,7 +98,7 @@ class DiskCache:
             return None
         data = _read_all(fd, info.st_size)
         payload = data[_HEADER:]
-        if data[:_HEADER] != _header(digest, payload):
+        if data[:_HEADER] != _header(name, payload):
             return None
         if time.time() - info.st_mtime > _STALE and os.utime in os.supports_fd:
             with contextlib.suppress(OSError):
@@ -110,7 +109,7 @@ class DiskCache:
         """Keeps `payload` under `key`; a failure (a full disk, say) is no error."""
         if self.reason is not None or len(payload) + _HEADER > _LARGEST:
             return
-        digest = _digest(key)
+        name = _name(key)
         temporary = f"tmp-{os.getpid()}-{os.urandom(8).hex()}"
         try:
             fd = self._at(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
@@ -118,10 +117,10 @@ class DiskCache:
             return
         try:
             try:
-                _write_all(fd, _header(digest, payload) + payload)
+                _write_all(fd, _header(name, payload) + payload)
             finally:
                 os.close(fd)
-            self._replace(temporary, digest.hex())
+            self._replace(temporary, name.hex())
         except OSError:
             with contextlib.suppress(OSError):
                 self._unlink(temporary)
@@ -132,18 +131,18 @@ class DiskCache:
 
     def _at(self, name: str, flags: int) -> int:
         if self._fd is None:
-            return os.open(self._path / name, flags | _NOFOLLOW | _BINARY, 0o600)
+            return os.open(os.path.join(self._path, name), flags | _NOFOLLOW | _BINARY, 0o600)
         return os.open(name, flags | _NOFOLLOW, 0o600, dir_fd=self._fd)
 
     def _replace(self, old: str, new: str) -> None:
         if self._fd is None:
-            os.replace(self._path / old, self._path / new)
+            os.replace(os.path.join(self._path, old), os.path.join(self._path, new))
         else:
             os.replace(old, new, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _unlink(self, name: str) -> None:
         if self._fd is None:
-            os.unlink(self._path / name)
+            os.unlink(os.path.join(self._path, name))
         else:
             os.unlink(name, dir_fd=self._fd)
 
@@ -183,12 +182,12 @@ class DiskCache:
         return total
 
 
-def _digest(key: bytes | str) -> bytes:
-    return hashlib.sha256(key.encode() if isinstance(key, str) else key).digest()
+def _name(key: bytes | str) -> bytes:
+    return digest(key).digest()
 
 
-def _header(digest: bytes, payload: bytes) -> bytes:
-    return MAGIC + digest + hashlib.sha256(payload).digest() + len(payload).to_bytes(8, "little")
+def _header(name: bytes, payload: bytes) -> bytes:
+    return MAGIC + name + digest(payload).digest() + len(payload).to_bytes(8, "little")
 
 
 def _read_all(fd: int, size: int) -> bytes:
@@ -208,19 +207,18 @@ def _write_all(fd: int, data: bytes) -> None:
         view = view[os.write(fd, view) :]
 
 
-def default_root() -> Path | None:
+def default_root() -> str | None:
     """The platform's place for a user's caches; None if there is none."""
-    try:
-        home = Path.home()
-    except RuntimeError:
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):  # nobody knows
         return None
     if sys.platform == "win32":
         base = os.environ.get("LOCALAPPDATA")
-        return (Path(base) if base else home / "AppData" / "Local") / "covector" / "cache"
+        return os.path.join(base or os.path.join(home, "AppData", "Local"), "covector", "cache")
     if sys.platform == "darwin":
-        return home / "Library" / "Caches" / "covector"
+        return os.path.join(home, "Library", "Caches", "covector")
     base = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if os.path.isabs(base) else home / ".cache") / "covector"
+    return os.path.join(base if os.path.isabs(base) else os.path.join(home, ".cache"), "covector")
 
 
 _lock = threading.Lock()

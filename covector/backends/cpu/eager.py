@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 from typing import Any, Final, final
 
 from covector._base import log
+from covector._base.digest import digest
 from covector.backends import cpu
 from covector.backends.cpu import cache
-from covector.backends.cpu.assemble import assemble, module_text
 from covector.backends.cpu.bundle import CompiledKernel, linked_kernel
 from covector.backends.cpu.link import CompiledModule, link
 from covector.backends.cpu.target import host
@@ -71,7 +69,8 @@ def _kernel(form: NormalForm, op: Op) -> tuple[CompiledKernel, int, int]:
     key = _key(form, op)
     known = None if key is None else cache.lookup(key)
     if known is not None:
-        name, inputs, symbols = json.loads(known)
+        name, *counts = known.decode().split()
+        inputs, symbols = map(int, counts)
         image = cache.lookup(name)
         if image is not None:
             log.debug(1, "load %s for every size from the cache on disk", op)
@@ -83,7 +82,7 @@ def _kernel(form: NormalForm, op: Op) -> tuple[CompiledKernel, int, int]:
     made = cpu.executable.compile_kernels([kernel])[0]
     if key is not None:
         name = cpu.executable.kernel_name(kernel, host())
-        cache.store(key, json.dumps([name, inputs, symbols]).encode())
+        cache.store(key, f"{name} {inputs} {symbols}".encode())
     return made, inputs, symbols
 
 
@@ -92,7 +91,7 @@ def _key(form: NormalForm, op: Op) -> str | None:
     if log.wanted(3) or not type(op).__module__.startswith("covector."):
         return None
     text = f"{host().fingerprint}\n{type(op).__qualname__}\n{form.key}"
-    return "n" + hashlib.sha256(text.encode()).hexdigest()
+    return "n" + digest(text).hexdigest()
 
 
 def _after_copy(kernel: CompiledKernel, base: int, out: int, size: int) -> Copied:
@@ -113,9 +112,10 @@ define void @copied(ptr %buffers, ptr %symbols) {{
 }}
 """
     target = host()
-    key = "e" + hashlib.sha256(f"{target.fingerprint}\n{text}".encode()).hexdigest()
+    key = "e" + digest(f"{target.fingerprint}\n{text}").hexdigest()
     image = cache.lookup(key)
     if image is None:
-        image = assemble(module_text(target, [text], ()), target)
+        text = cpu.assemble.module_text(target, [text], ())
+        image = cpu.assemble.assemble(text, target)
         cache.store(key, image)
     return Copied(link([image], ["copied"], {"kernel": kernel.address}), kernel)

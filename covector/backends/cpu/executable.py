@@ -8,20 +8,20 @@ its text.
 from __future__ import annotations
 
 import functools
-import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from covector._base import log
+from covector._base.digest import digest
 from covector.backends.cpu import cache
 from covector.backends.cpu.assemble import assemble, module_text
 from covector.backends.cpu.bundle import (
     CompiledKernel,
     CompiledProgram,
+    compiled_program,
     linked_kernel,
-    packed,
 )
 from covector.backends.cpu.canonical import canonical
 from covector.backends.cpu.driver import ENTRY, Driver
@@ -33,8 +33,10 @@ from covector.compiler.ranges import work
 
 _lock = threading.Lock()
 _images: Final[OrderedDict[str, bytes]] = OrderedDict()
-#: Steps from which LLVM is to make do with a program that only calls its kernels.
+#: Steps, and nanoseconds of a run, from which LLVM is to make do with a program that only calls
+#: its kernels.
 MANY_STEPS: Final = 100
+LONG: Final = 20_000
 #: Object files kept in memory, for programs that share kernels.
 KEPT: Final = 512
 
@@ -69,17 +71,20 @@ def compile_program(
         (kernel,) = program.kernels
         table["entry"] = kernel_name(kernel, target)
         images = [image(kernel, table["entry"], target)]
-        return CompiledProgram(packed(table, images), table, images, {})
+        return compiled_program(table, images, {})
     driver = Driver(program, target, lambda kernel: kernel_name(kernel, target))
     function, declared = driver.text()
     loops = any(isinstance(step, Loop | Branch) for step in program.steps)
-    calls = not loops and len(program.steps) > MANY_STEPS
+    long = table["nanoseconds"] > LONG or len(program.steps) > MANY_STEPS
     text = module_text(target, [function], declared)
-    images = [assemble(text, target, simplify=loops, quick=calls)]
+    images = [assemble(text, target, simplify=loops, quick=long and not loops)]
     images += [image(kernel, name, target) for name, kernel in driver.kernels.items()]
-    images += [_object(code_key(name, target), make, target) for name, make in driver.codes.items()]
+    images += [
+        _object(code_key(name, target), source.make, target, source.quick)
+        for name, source in driver.codes.items()
+    ]
     table["imports"] = list(driver.imported)
-    return CompiledProgram(packed(table, images), table, images, symbols or {})
+    return compiled_program(table, images, symbols or {})
 
 
 def is_lone_kernel(program: Program) -> bool:
@@ -93,14 +98,14 @@ def is_lone_kernel(program: Program) -> bool:
 
 def kernel_name(kernel: Kernel, target: Target) -> str:
     """The name of a kernel's function: a digest of all that its machine code depends on."""
-    digest = hashlib.sha256(target.fingerprint.encode())
-    digest.update(canonical(kernel))
-    return "k" + digest.hexdigest()[:40]
+    named = digest(target.fingerprint)
+    named.update(canonical(kernel))
+    return "k" + named.hexdigest()[:40]
 
 
 def code_key(name: str, target: Target) -> str:
     """The key of a library function's object code."""
-    return "c" + hashlib.sha256(f"{target.fingerprint}\n{name}".encode()).hexdigest()
+    return "c" + digest(f"{target.fingerprint}\n{name}").hexdigest()
 
 
 def image(kernel: Kernel, name: str, target: Target) -> bytes:
@@ -113,7 +118,7 @@ def image(kernel: Kernel, name: str, target: Target) -> bytes:
     return _object(name, make, target)
 
 
-def _object(name: str, make: Callable[[], str], target: Target) -> bytes:
+def _object(name: str, make: Callable[[], str], target: Target, quick: bool = False) -> bytes:
     shown = log.wanted(4)  # then it is made again, to be looked at
     with _lock:
         found = None if shown else _images.get(name)
@@ -122,24 +127,13 @@ def _object(name: str, make: Callable[[], str], target: Target) -> bytes:
             return found
     made = None if shown else cache.lookup(name)
     if made is None:
-        made = assemble(make(), target)
+        made = assemble(make(), target, quick=quick)
         cache.store(name, made)
     with _lock:
         _images[name] = made
         while len(_images) > KEPT:
             _images.popitem(last=False)
     return made
-
-
-def kernel_texts(kernels: Iterable[Kernel], target: Target | None = None) -> str:
-    """The LLVM text of some kernels as one module, for people to read."""
-    target = target or host()
-    functions, declared = [], set()
-    for n, kernel in enumerate(kernels):
-        text, needs = emit(kernel, target, f"{kernel.name}.{n}")
-        functions.append(text)
-        declared |= needs
-    return module_text(target, functions, declared)
 
 
 def llvm_text(program: Program) -> str:

@@ -1,20 +1,23 @@
-"""Object code into this process: ORC's LLJIT, the symbols code may use, and how long it lives."""
+"""Object code into this process: the symbols code may use, and how long it lives.
+
+Object files are linked by ourselves where we can (`image.py`), which leaves something that a later
+process places without further ado; elsewhere by LLVM, in each process anew.
+"""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
-import itertools
-import platform
-import threading
+import marshal
+import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
-import llvmlite.binding as llvm
-
+from covector._base import log
+from covector._base.digest import digest
+from covector.backends import cpu
 from covector.backends.cpu import cache, workers
-from covector.backends.cpu.assemble import assemble
-from covector.backends.cpu.target import Target, host
+from covector.backends.cpu.image import SUPPORTED, Image, Placed, Unknown, linked
+from covector.backends.cpu.target import host
 
 #: Functions of the C library that code may call: the heap, and what LLVM falls back on.
 HELPERS: Final = (
@@ -23,12 +26,9 @@ HELPERS: Final = (
     "roundevenf",
 )  # fmt: skip
 
-#: Libraries that one engine of LLVM's links.  It forgets their memory when they die, but the room
-#: for their names only when it dies itself, after the last of them.
-LIBRARIES: Final = 128
+#: Of tables.  What is on disk has a digest and is the user's own, as the code beside it.
+_FORMAT: Final = 4
 
-_lock = threading.Lock()
-_count = itertools.count()
 _state: Final[dict[str, Any]] = {}
 
 
@@ -36,11 +36,10 @@ _state: Final[dict[str, Any]] = {}
 class CompiledModule:
     """Machine code in memory; it lives as long as this object (and whoever keeps it)."""
 
-    __slots__ = ("_addresses", "_tracker")
+    __slots__ = ("_addresses", "_kept")
 
-    def __init__(self, tracker: Any, names: Iterable[str]) -> None:
-        self._tracker = tracker
-        self._addresses = {name: tracker[name] for name in names}
+    def __init__(self, kept: Any, addresses: dict[str, int]) -> None:
+        self._kept, self._addresses = kept, addresses
 
     def address(self, name: str) -> int:
         """Where the function `name` begins."""
@@ -52,23 +51,73 @@ class CompiledModule:
         return tuple(self._addresses)
 
 
-def link(
-    images: Iterable[bytes],
-    names: Iterable[str],
-    symbols: Mapping[str, int] | None = None,
-    helpers: Iterable[str] | None = None,
-) -> CompiledModule:
-    """Loads object files as one library; `symbols` are addresses of what it imports.
+class Loadable(NamedTuple):
+    """What a process needs to have the code: bytes, and a table of plain data about them."""
 
-    helpers: what it calls of the helpers, as `helpers_in` says, if that is known.
-    """
-    images, symbols = tuple(images), symbols or {}
-    if helpers is None:
-        helpers = helpers_in(images)
-        symbols = {name: symbols[name] for name in _mentioned(symbols, images)}
-    found = {n: workers.address(_pool_code) if n == workers.SYMBOL else _runtime()[n]
-             for n in helpers}  # fmt: skip
-    return _load(images, names, {**found, **symbols})
+    table: dict[str, Any]
+    code: bytes
+
+    def packed(self) -> bytes:
+        """Both in one, for the disk."""
+        table = marshal.dumps(self.table, _FORMAT)
+        sizes = len(table).to_bytes(8, "little") + len(self.code).to_bytes(8, "little")
+        return b"".join([sizes, table, self.code])
+
+
+def unpacked(data: bytes) -> Loadable | None:
+    """What was `packed`; None if it is not whole."""
+    size, length = (int.from_bytes(data[at : at + 8], "little") for at in (0, 8))
+    if len(data) != 16 + size + length:
+        return None
+    return Loadable(marshal.loads(data[16 : 16 + size]), data[16 + size :])
+
+
+def loadable(images: Iterable[bytes], names: Iterable[str]) -> Loadable:
+    """The code of object files as one library, that gives the functions called `names`."""
+    images, names = tuple(images), tuple(names)
+    if SUPPORTED:
+        try:
+            image = linked(images, names)
+            return Loadable({"image": image.table()}, image.content)
+        except Unknown as reason:
+            log.debug(1, "LLVM is to link this: %s", reason)
+    helpers = [name for name in helpers_in(images) if name not in names]
+    table = {"sizes": [*map(len, images)], "names": names, "helpers": helpers}
+    return Loadable(table, b"".join(images))
+
+
+def load(code: Loadable, symbols: Mapping[str, int] | None = None) -> CompiledModule:
+    """The code in this process; `symbols` are addresses of what it imports."""
+    symbols = symbols or {}
+    if "image" in code.table:
+        image = Image(code.code, *code.table["image"])
+        placed = Placed(image, {n: _import(n, symbols) for n in image.imports})
+        return CompiledModule(placed, {n: placed.address + at for n, at in image.exports.items()})
+    images, at = [], 0
+    for size in code.table["sizes"]:
+        images.append(code.code[at : at + size])
+        at += size
+    found = {n: _import(n, symbols) for n in (*code.table["helpers"], *_mentioned(symbols, images))}
+    target = host()
+    machine = target.triple, target.cpu, target.features
+    return CompiledModule(*cpu.llvm.library(images, code.table["names"], found, machine))
+
+
+def link(
+    images: Iterable[bytes], names: Iterable[str], symbols: Mapping[str, int] | None = None
+) -> CompiledModule:
+    """Loads object files as one library; `symbols` are addresses of what it imports."""
+    return load(loadable(images, names), symbols)
+
+
+def _import(name: str, symbols: Mapping[str, int]) -> int:
+    """The address of what code imports."""
+    found = symbols.get(name)
+    if found is None:
+        found = workers.address(_pool_code) if name == workers.SYMBOL else _runtime().get(name)
+    if found is None:
+        raise RuntimeError(f"machine code calls {name}, which nobody has given")
+    return found
 
 
 def helpers_in(images: Iterable[bytes]) -> list[str]:
@@ -82,32 +131,15 @@ def _mentioned(names: Iterable[str], images: Iterable[bytes]) -> list[str]:
     return [name for name in names if any(name.encode() in image for image in images)]
 
 
-def _load(
-    images: Iterable[bytes], names: Iterable[str], symbols: Mapping[str, int]
-) -> CompiledModule:
-    names = tuple(names)
-    with _lock:
-        builder = llvm.JITLibraryBuilder()
-        for image in images:
-            builder.add_object_img(image)
-        for name, address in symbols.items():  # each takes memory and time
-            builder.import_symbol(name, address)
-        for name in names:
-            builder.export_symbol(name)
-        number = next(_count)
-        tracker = builder.link(_jit(host(), number), f"covector{number}")
-        return CompiledModule(tracker, names)
-
-
 def _pool_code(text: str, names: Iterable[str], symbols: Mapping[str, int]) -> CompiledModule:
     """The code of the worker threads."""
-    key = "w" + hashlib.sha256(f"{host().fingerprint}\n{text}".encode()).hexdigest()
-    image = cache.lookup(key)
-    if image is None:
-        image = assemble(text, host())
-        cache.store(key, image)
-    known = {**_runtime(), **symbols}
-    return _load([image], names, {name: known[name] for name in _mentioned(known, [image])})
+    key = "w" + digest(f"{host().fingerprint}\n{text}").hexdigest()
+    stored = cache.lookup(key)
+    code = None if stored is None else unpacked(stored)
+    if code is None:
+        code = loadable([cpu.assemble.assemble(text, host())], names)
+        cache.store(key, code.packed())
+    return load(code, symbols)
 
 
 def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> None:
@@ -121,15 +153,6 @@ def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> 
 _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def _jit(target: Target, number: int) -> Any:
-    if number % LIBRARIES == 0:
-        # JITLink puts code and its constants side by side.  The older linker, which Windows still
-        # needs, may not, in a process that has much memory: farther than an instruction reaches.
-        near = platform.system() != "Windows"
-        _state["jit"] = llvm.create_lljit_compiler(target.machine(), use_jit_link=near)
-    return _state["jit"]
-
-
 def _runtime() -> dict[str, int]:
     """What generated code may call without saying so: the heap, and LLVM's own helpers."""
     if "runtime" not in _state:
@@ -139,7 +162,7 @@ def _runtime() -> dict[str, int]:
             function = getattr(library, name, None)
             if function is not None:
                 found[name] = ctypes.cast(function, ctypes.c_void_p).value
-        if platform.system() == "Windows":  # frames over a page touch their stack in order
+        if sys.platform == "win32":  # frames over a page touch their stack in order
             kernel = ctypes.CDLL("ntdll")
             found["__chkstk"] = ctypes.cast(kernel["__chkstk"], ctypes.c_void_p).value
         _state["runtime"] = found
@@ -147,7 +170,6 @@ def _runtime() -> dict[str, int]:
 
 
 def _c_library() -> Any:
-    system = platform.system()
-    if system == "Windows":
+    if sys.platform == "win32":
         return ctypes.CDLL("ucrtbase")
     return ctypes.CDLL(None)

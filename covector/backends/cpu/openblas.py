@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any, Final
 
 _lock = threading.Lock()
@@ -54,9 +53,9 @@ def _load() -> Any:
     spec = importlib.util.find_spec("scipy_openblas32")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("Covector needs the package scipy-openblas32: pip install it")
-    folder = Path(spec.submodule_search_locations[0]) / "lib"
+    folder = os.path.join(spec.submodule_search_locations[0], "lib")
     suffix = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-    found = sorted(p for p in folder.iterdir() if "openblas" in p.name and p.suffix == suffix)
+    found = sorted(p for p in os.listdir(folder) if "openblas" in p and p.endswith(suffix))
     if not found:
         raise RuntimeError(f"scipy-openblas32: no library *openblas*{suffix} in {folder}")
-    return ctypes.CDLL(str(found[0]))
+    return ctypes.CDLL(os.path.join(folder, found[0]))

@@ -1,19 +1,20 @@
-"""What code is generated for: the CPU, its vectors, how a loop's tail is done; LLVM's own set-up.
+"""What code is generated for: the CPU, its vectors, how a loop's tail is done.
 
-One `Target` describes one machine for the emitter; `host()` is this one.  LLVM is initialised at
-first use, from whichever thread comes first.
+One `Target` describes one machine for the emitter; `host()` is this one.  What LLVM says of it is
+kept on disk by the processor's own answer, so that a process with nothing to compile need not
+load LLVM.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
-import sys
 import threading
 from typing import Any, Final, final
 
-import llvmlite
-import llvmlite.binding as llvm
-
+from covector._base.digest import digest
+from covector.backends import cpu
+from covector.backends.cpu import cache, processor
 from covector.backends.cpu.version import generator
 
 #: Bumped when the calling convention of compiled pieces changes.
@@ -52,8 +53,8 @@ class Target:
         self.f16c = arm or "f16c" in has
         self.pooled = "avx2" in has and "avx512f" not in has
         self.fingerprint = "\n".join(
-            [llvmlite.__version__, ".".join(map(str, llvm.llvm_version_info)), triple, cpu,
-             features, str(self.vector_bytes), self.tail, generator(), str(ABI)]
+            [_described()[0], triple, cpu, features, str(self.vector_bytes), self.tail,
+             generator(), str(ABI)]
         )  # fmt: skip
 
     def lanes(self, widest: int) -> int:
@@ -62,43 +63,49 @@ class Target:
 
     def machine(self, opt: int = 2) -> Any:
         """A new LLVM TargetMachine for this CPU."""
-        initialize()
-        return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.features, opt=opt, reloc="pic", codemodel="small"
-        )
+        return cpu.llvm.machine(self.triple, self.cpu, self.features, opt)
 
 
 _lock = threading.Lock()
 _state: dict[str, Any] = {}
 
 
-def initialize() -> None:
-    """Makes LLVM ready for this machine; once, whoever asks first."""
-    if "ready" not in _state:
-        with _lock:
-            if "ready" not in _state:
-                llvm.initialize_native_target()
-                llvm.initialize_native_asmprinter()
-                if "numba" not in sys.modules:
-                    # Addresses are already what loop strength reduction would make of them, and
-                    # it is a fifth of the compile time.  The option is for the whole process:
-                    # Numba's code needs the pass.
-                    llvm.set_option("covector", "-disable-lsr")
-                _state["ready"] = True
-
-
 def host() -> Target:
     """This machine; COVECTOR_VECTOR_BYTES and COVECTOR_TAIL override its width and tail."""
     if "host" not in _state:
-        initialize()
         width = os.environ.get("COVECTOR_VECTOR_BYTES")
-        target = Target(
-            llvm.get_process_triple(),
-            llvm.get_host_cpu_name(),
-            llvm.get_host_cpu_features().flatten(),
-            int(width) if width else None,
-            os.environ.get("COVECTOR_TAIL") or None,
-        )
+        _, triple, name, features = _described()
+        tail = os.environ.get("COVECTOR_TAIL") or None
+        target = Target(triple, name, features, int(width) if width else None, tail)
         with _lock:
             _state.setdefault("host", target)
     return _state["host"]
+
+
+def _described() -> list[str]:
+    """LLVM's version, and its names for this machine: from disk, or from LLVM."""
+    if "described" not in _state:
+        key = _key()
+        stored = None if key is None else cache.lookup(key)
+        if stored is None:
+            described = cpu.llvm.describe()
+            if key is not None:
+                cache.store(key, "\n\n".join(described).encode())
+        else:
+            described = stored.decode().split("\n\n")
+        with _lock:
+            _state.setdefault("described", described)
+    return _state["described"]
+
+
+def _key() -> str | None:
+    """What tells this processor with this LLVM from others, if that can be told without it."""
+    name, package = processor.identity(), importlib.util.find_spec("llvmlite")
+    if name is None or package is None or package.origin is None:
+        return None
+    try:
+        with open(os.path.join(os.path.dirname(package.origin), "_version.py"), "rb") as file:
+            version = file.read()
+    except OSError:
+        return None
+    return "m" + digest(name.encode() + version).hexdigest()

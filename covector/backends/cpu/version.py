@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 from collections.abc import Iterator
-from pathlib import Path
 
+from covector._base.digest import digest
 from covector.version import __version__
 
 #: What the machine code of a program depends on, below the package.
@@ -20,12 +19,12 @@ def generator() -> str:
 
     A release alone would do for users; whoever changes a source file gets a new version too.
     """
-    root = Path(__file__).resolve().parents[2]
-    lines = [line for folder in SOURCES for line in sorted(_files(root / folder))]
-    return hashlib.sha256("\n".join([__version__, *lines]).encode()).hexdigest()[:16]
+    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+    lines = [line for folder in SOURCES for line in sorted(_files(f"{root}/{folder}"))]
+    return digest("\n".join([__version__, *lines])).hexdigest()[:16]
 
 
-def _files(folder: str | Path) -> Iterator[str]:
+def _files(folder: str) -> Iterator[str]:
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.endswith(".py"):

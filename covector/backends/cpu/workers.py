@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
+import sys
 import threading
 from typing import Any, Final, final
 
@@ -347,7 +347,7 @@ class _System:
 
 
 def _system() -> _System:
-    if platform.system() == "Windows":
+    if sys.platform == "win32":
         library = ctypes.CDLL("kernel32")
         names = {
             "lock": "AcquireSRWLockExclusive", "unlock": "ReleaseSRWLockExclusive",

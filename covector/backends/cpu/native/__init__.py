@@ -9,9 +9,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from covector._base.lazy import lazily as _lazily
 from covector._base.log import debug
 from covector.runtime.native import offer
 from covector.runtime.pool import default_limit
+
+with _lazily(globals()):
+    from covector.backends.cpu.native import source as source
+    from covector.backends.cpu.native import translate as translate
 
 from . import build
 from .runtime import NativeRuntime

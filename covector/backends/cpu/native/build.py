@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import importlib
-import json
-import platform
+import os
 import sys
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import llvmlite.binding as llvm
 import numpy as np
 
-from covector.backends.cpu import cache
-from covector.backends.cpu.link import CompiledModule, link
+from covector._base.digest import digest
+from covector.backends import cpu
+from covector.backends.cpu import cache, native
+from covector.backends.cpu.link import CompiledModule, Loadable, load, loadable, unpacked
 from covector.backends.cpu.target import Target, host
 
-from . import capi, language, translate
+from . import capi, language
+
+if TYPE_CHECKING:
+    from .source import Source
 
 #: The files of the program, in the order of reading.
 FILES: Final = (
@@ -30,7 +31,7 @@ FILES: Final = (
 def supported() -> bool:
     """CPython with the interpreter lock, 64 bits, and the object layout that the code assumes."""
     return (
-        platform.python_implementation() == "CPython"
+        sys.implementation.name == "cpython"
         and sys.maxsize > 2**32
         and "free-threading" not in sys.version
         and object.__basicsize__ == 16
@@ -52,7 +53,7 @@ class Code:
 
     def __init__(self) -> None:
         program = stored_program() or make_program()
-        self.module: CompiledModule = link([program.image], program.names)
+        self.module: CompiledModule = load(program.code)
         table = (ctypes.c_uint64 * len(program.api)).from_address(self.module.address("api"))
         numpy_table = _numpy_table()
         for i, name in enumerate(program.api):
@@ -68,21 +69,21 @@ class Code:
 
 
 class Program(NamedTuple):
-    """The compiled runtime: its object code, what that exports, the C functions it calls."""
+    """The compiled runtime: its code, and the C functions it calls."""
 
-    image: bytes
-    names: list[str]
+    code: Loadable
     api: list[str]
 
 
 def _read(name: str) -> str:
-    return (Path(__file__).parent / f"{name}.py").read_text("utf-8")
+    with open(os.path.join(os.path.dirname(__file__), f"{name}.py"), encoding="utf-8") as file:
+        return file.read()
 
 
 def _cache_key() -> str:
     # The fingerprint speaks of the source files too.
     text = f"{host().fingerprint}\n{sys.implementation.cache_tag}"
-    return f"native runtime {hashlib.sha256(text.encode()).hexdigest()}"
+    return f"native runtime {digest(text).hexdigest()}"
 
 
 def stored_program() -> Program | None:
@@ -90,30 +91,24 @@ def stored_program() -> Program | None:
     stored = cache.lookup(_cache_key())
     if stored is None:
         return None
-    head, _, image = stored.partition(b"\n")
-    described = json.loads(head)
-    return Program(image, described["names"], described["api"])
+    code = unpacked(stored)
+    return None if code is None else Program(code, code.table["api"])
 
 
 def make_program() -> Program:
     """The program compiled from its source, and stored for the next process."""
-    source = language.Source([(f"{name}.py", _read(name)) for name in FILES], capi.EXTERNS)
+    source = native.source.Source([(f"{name}.py", _read(name)) for name in FILES], capi.EXTERNS)
     names = [*source.functions, *source.instances, "api"]
-    image = compile_image(source, host())
-    head = json.dumps({"names": names, "api": source.api}).encode()
-    cache.store(_cache_key(), head + b"\n" + image)
-    return Program(image, names, source.api)
+    code = loadable([compile_image(source, host())], names)
+    code = Loadable({**code.table, "api": source.api}, code.code)
+    cache.store(_cache_key(), code.packed())
+    return Program(code, source.api)
 
 
-def compile_image(source: language.Source, target: Target) -> bytes:
+def compile_image(source: Source, target: Target) -> bytes:
     """The program's object code."""
-    module = llvm.parse_assembly(translate.compile_source(source, target.triple))
-    module.verify()
-    machine = target.machine(2)
-    options = llvm.create_pipeline_tuning_options(speed_level=1)
-    passes = llvm.create_pass_builder(machine, options)
-    passes.getModulePassManager().run(module, passes)
-    return machine.emit_object(module)
+    text = native.translate.compile_source(source, target.triple)
+    return cpu.llvm.simplified(text, target.machine(2))
 
 
 def _numpy_table() -> int:

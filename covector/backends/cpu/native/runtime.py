@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -102,7 +101,7 @@ class NativeAllocator:
 
 def _madvise() -> int:
     """Where madvise is, on Linux: only there does it know huge pages."""
-    if platform.system() != "Linux":
+    if sys.platform != "linux":
         return 0
     function = getattr(ctypes.CDLL(None), "madvise", None)
     return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0

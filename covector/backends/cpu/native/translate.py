@@ -8,7 +8,11 @@ from typing import Any, Final
 
 from llvmlite import ir
 
-from .language import Extern, Source
+from .language import Extern
+from .source import Source
+
+#: Instructions, before LLVM simplifies them, up to which a function is put into its callers.
+SMALL: Final = 50
 
 
 def compile_source(source: Source, triple: str) -> str:
@@ -20,6 +24,9 @@ def compile_source(source: Source, triple: str) -> str:
         program.declare(node)
     for node in source.functions.values():
         _Function(program, node).compile()
+        function, _ = program.functions[node.name]
+        if sum(len(block.instructions) for block in function.blocks) <= SMALL:
+            function.attributes.add("alwaysinline")
     return str(program.module)
 
 
