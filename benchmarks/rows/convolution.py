@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 
 from benchmarks.row import floats, row
-from benchmarks.rows.programs import training_step
+from benchmarks.rows.programs import torch_step, training_step
 
 LAYOUT = ("NHWC", "HWIO", "NHWC")
 
@@ -74,6 +74,22 @@ def cnn_inputs(rng):
 def cnn(lib):
     """a training step: 64 images of 28 x 28, two convolutions (32, 64) with relu and pooling"""
     return training_step(lib, cnn_loss(lib))
+
+
+@cnn.torch
+def _(torch):
+    functional = torch.nn.functional
+
+    def loss(params, images, targets):
+        x = images.permute(0, 3, 1, 2)
+        for w, b in params["layers"]:
+            x = functional.conv2d(x, w.permute(3, 2, 0, 1), b, padding=1)
+            x = functional.max_pool2d(torch.relu(x), 2)
+        x = x.permute(0, 2, 3, 1)
+        logits = x.reshape(x.shape[0], -1) @ params["w"] + params["b"]
+        return -torch.mean(torch.sum(targets * torch.log_softmax(logits, -1), -1))
+
+    return torch_step(torch, loss)
 
 
 def upsampling(lib):

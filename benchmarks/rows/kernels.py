@@ -42,6 +42,11 @@ def _(x):
     return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi, dtype=x.dtype) * (x + 0.044715 * x * x * x)))
 
 
+@gelu.torch
+def _(torch):
+    return lambda x: torch.nn.functional.gelu(x, approximate="tanh")
+
+
 def options(rng):
     spot, strike = (rng.uniform(80, 120, MILLION).astype(np.float32) for _ in range(2))
     return spot, strike, rng.uniform(0.5, 2, MILLION).astype(np.float32)
@@ -104,6 +109,11 @@ def softmax(lib):
 def _(x):
     e = np.exp(x - x.max(axis=1, keepdims=True))
     return e / e.sum(axis=1, keepdims=True)
+
+
+@softmax.torch
+def _(torch):
+    return lambda x: torch.softmax(x, 1)
 
 
 @row(goal=0.6, inputs=lambda rng: (floats(rng, ROWS, COLUMNS, scale=3),))

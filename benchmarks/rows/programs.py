@@ -51,8 +51,37 @@ def training_step(lib, loss):
     return lib.jit(step)
 
 
+def torch_step(torch, loss):
+    """As `training_step`, of tensors."""
+
+    def moved(params, slopes):
+        match params:
+            case dict():
+                return {key: moved(params[key], slopes[key]) for key in params}
+            case list() | tuple():
+                return type(params)(map(moved, params, slopes))
+        return params - RATE * slopes
+
+    def step(params, *examples):
+        slopes, value = torch.func.grad_and_value(loss)(params, *examples)
+        return moved(params, slopes), value
+
+    return step
+
+
 def mlp_step(lib):
     return training_step(lib, mlp_loss(lib))
+
+
+def mlp_in_torch(torch):
+    def loss(params, images, targets):
+        x = images
+        for layer in params[:-1]:
+            x = torch.relu(x @ layer["w"] + layer["b"])
+        logits = x @ params[-1]["w"] + params[-1]["b"]
+        return -torch.mean(torch.sum(targets * torch.log_softmax(logits, -1), -1))
+
+    return torch_step(torch, loss)
 
 
 def mlp_by_hand(params, images, targets):
@@ -80,6 +109,7 @@ def mlp(lib):
 
 
 mlp.numpy(mlp_by_hand)
+mlp.torch(mlp_in_torch)
 
 
 @row(goal=0.9, inputs=mlp_inputs(1024), rtol=1e-4)
@@ -89,6 +119,7 @@ def mlp_1024(lib):
 
 
 mlp_1024.numpy(mlp_by_hand)
+mlp_1024.torch(mlp_in_torch)
 
 
 @row(goal=0.3, inputs=mlp_inputs(32, (4, 16, 2)), rtol=1e-4)
