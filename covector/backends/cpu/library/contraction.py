@@ -9,10 +9,10 @@ product row by row runs on a piece's rows while they are in cache.  As in K. Got
 
 from __future__ import annotations
 
-import hashlib
 from functools import partial
 from typing import TYPE_CHECKING, Final, final
 
+from covector._base.digest import digest
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.canonical import canonical
 from covector.backends.cpu.emit.types import PTR
@@ -84,7 +84,7 @@ def call(site: Site, p: Product) -> None:
         leaders, around = (), [f.trips for f in followers]
     share = share_of(p, around) if around else None
     kernels = [*(f.kernel for f in followers), *map(in_cache, leaders)]
-    names = [hashlib.sha256(f"{canonical(k)!r}".encode()).hexdigest()[:24] for k in kernels]
+    names = [digest(canonical(k)).hexdigest()[:24] for k in kernels]
     names = [f"follower.{n}" for n in names]
     after = [After(n, f.trips) for n, f in zip(names, followers, strict=False)]
     before = [
@@ -92,7 +92,7 @@ def call(site: Site, p: Product) -> None:
         for n, f in zip(names[len(after) :], leaders, strict=True)
     ]
     key = (p, after, before) if before else (p, after)
-    name = f"contraction.{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
+    name = f"contraction.{digest(repr(key)).hexdigest()[:16]}"
 
     def text() -> str:
         functions, declared = product_text(name, p, host.target, share, after, before)
