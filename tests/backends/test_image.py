@@ -155,6 +155,29 @@ def test_the_machine_is_known_without_llvm(monkeypatch):
     assert target._described() == asked
 
 
+def test_every_core_says_that_it_is_the_same_machine():
+    if not hasattr(os, "sched_setaffinity"):
+        pytest.skip("threads cannot be bound to cores")
+    cores = os.sched_getaffinity(0)
+    try:
+        said = set()
+        for core in cores:
+            os.sched_setaffinity(0, {core})
+            said.add(processor.identity())
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert len(said) == 1
+
+
+def test_the_answers_of_the_processor_are_those_of_its_features():
+    words = processor.identity().split()
+    # Leaf 0 is four words, then what the system saves, then leaf 1: eax, ecx, edx.
+    ecx, edx = int(words[6], 16), int(words[7], 16)
+    assert edx >> 26 & 1  # SSE2, which every x86-64 processor has
+    features = target.host().features.split(",")
+    assert ecx >> 28 & 1 == ("+avx" in features)
+
+
 def test_a_process_with_nothing_to_compile_does_not_load_llvm(tmp_path):
     program = (
         "import sys, covector as cv, covector.numpy as jnp\n"

@@ -15,11 +15,12 @@ from covector.backends.cpu.image import PAGE, SUPPORTED, Image, Placed
 _CPUID: Final = bytes.fromhex("53 89f0 89d1 0fa2 8907 895f04 894f08 89570c 5b c3")
 #: void xgetbv(uint32_t out[2])
 _XGETBV: Final = bytes.fromhex("31c9 0f01d0 8907 895704 c3")
-#: (leaf, subleaf, the registers that tell of features: eax, ebx, ecx, edx)
+#: (leaf, subleaf, which of eax, ebx, ecx, edx tell of features).  What else they tell is of one
+#: core, and differs from call to call: leaf 1 has the core's number in ebx.
 _LEAVES: Final = (
-    (0x0, 0, 0b1111), (0x1, 0, 0b1101), (0x7, 0, 0b1111), (0x7, 1, 0b1111), (0xD, 1, 0b0001),
-    (0x14, 0, 0b0010), (0x19, 0, 0b0010), (0x24, 0, 0b1111), (0x80000000, 0, 0b0001),
-    (0x80000001, 0, 0b1100), (0x80000008, 0, 0b0010),
+    (0x0, 0, "abcd"), (0x1, 0, "acd"), (0x7, 0, "abcd"), (0x7, 1, "abcd"), (0xD, 1, "a"),
+    (0x14, 0, "b"), (0x19, 0, "b"), (0x24, 0, "abcd"), (0x80000000, 0, "a"),
+    (0x80000001, 0, "cd"), (0x80000008, 0, "b"),
 )  # fmt: skip
 _OSXSAVE: Final = 1 << 27
 
@@ -46,5 +47,5 @@ def identity() -> str | None:
             ctypes.CFUNCTYPE(None, ctypes.c_void_p)(code.address + names["xgetbv"])(out)
             said.append(out[0])
             out[:] = features
-        said += [word for n, word in enumerate(out) if registers >> 3 - n & 1]
+        said += [word for name, word in zip("abcd", out, strict=True) if name in registers]
     return " ".join(f"{word:x}" for word in said)
