@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import limits
 from benchmarks.rows import ROWS
 
 BATCHES = 3  # per turn; the best counts, as a disturbance only ever adds time
@@ -96,19 +95,3 @@ class Case:
         first = self.timer.timeit(self.calls)
         others = self.timer.repeat(BATCHES - 1, self.calls) if first < LONG else []
         return min(first, *others) / self.calls if others else first / self.calls
-
-
-class LimitCase:
-    """The machine as a side of a row: the time that what the row says it needs would take."""
-
-    def __init__(self, row_name: str) -> None:
-        limit = ROWS[row_name].limit
-        if limit is None:
-            raise ValueError(f"row {row_name} does not say what it needs of the machine")
-        self.limit = limit
-
-    def prepare(self, batch_seconds: float) -> None:
-        """Nothing to choose: what is measured does not depend on the row."""
-
-    def time(self) -> float:
-        return limits.best(self.limit)

@@ -11,23 +11,17 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 import llvmlite.binding as llvm
 import llvmlite.ir as ir
 import numpy as np
 
+from benchmarks.row import Limit
+from benchmarks.rows import ROWS
+
 COPIED = 40_000_000  # bytes in each of two buffers: more than the caches hold
 CHAINS = 12  # of multiply-adds: enough to hide the time that one takes, few enough for registers
 ROUNDS = 1_000_000
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What one call can't do without: bytes read and written, and float32 multiply-adds."""
-
-    bytes: float = 0
-    multiply_adds: float = 0
 
 
 def lanes() -> int:
@@ -133,3 +127,19 @@ def best(limit: Limit) -> float:
     moving = limit.bytes * seconds_per_byte() if limit.bytes else 0.0
     computing = limit.multiply_adds * seconds_per_multiply_add() if limit.multiply_adds else 0.0
     return max(moving, computing)
+
+
+class LimitCase:
+    """The machine as a side of a row: the time that what the row says it needs would take."""
+
+    def __init__(self, row_name: str) -> None:
+        limit = ROWS[row_name].limit
+        if limit is None:
+            raise ValueError(f"row {row_name} does not say what it needs of the machine")
+        self.limit = limit
+
+    def prepare(self, batch_seconds: float) -> None:
+        """Nothing to choose: what is measured does not depend on the row."""
+
+    def time(self) -> float:
+        return best(self.limit)

@@ -50,7 +50,7 @@ class Worker:
 
     def limit(self, row: str) -> None:
         """Before `prepare`, where the machine itself is the side: there is no first call."""
-        self.case = self.cases.LimitCase(row)
+        self.case = self.library.LimitCase(row)
 
     def prepare(self, batch_seconds: float) -> None:
         self.case.prepare(batch_seconds)

@@ -3,8 +3,7 @@
 import numpy as np
 import scipy.linalg
 
-from benchmarks.limits import Limit
-from benchmarks.row import floats, row
+from benchmarks.row import Limit, floats, row
 
 
 def square(n, batch=()):

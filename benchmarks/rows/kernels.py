@@ -5,8 +5,7 @@ import math
 import numpy as np
 import scipy.special
 
-from benchmarks.limits import Limit
-from benchmarks.row import floats, row
+from benchmarks.row import Limit, floats, row
 
 MILLION, TEN_MILLION = 1_000_000, 10_000_000
 ROWS, COLUMNS = 4096, 1024

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from benchmarks import limits, report
-from benchmarks.case import Case, LimitCase, leaves
+from benchmarks.case import Case, leaves
 from benchmarks.driver import Driver, Measurement, Plan, WrongResult, check_equal
-from benchmarks.limits import Limit
+from benchmarks.limits import LimitCase
 from benchmarks.process import CACHES, Process, WorkerError, environment
-from benchmarks.row import Kind, Row
+from benchmarks.row import Kind, Limit, Row
 from benchmarks.rows import ROWS
 
 PAIR = Plan(subject="jax", reference="jax", alternations=2, runs=1, batch_seconds=0.002)
