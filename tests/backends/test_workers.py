@@ -12,7 +12,7 @@ from covector.backends.cpu import workers
 from covector.backends.cpu.assemble import assemble
 from covector.backends.cpu.emit import spread
 from covector.backends.cpu.emit.kernel import emit
-from covector.backends.cpu.link import _pool_code, call, link
+from covector.backends.cpu.link import call, link, load_pool
 from covector.backends.cpu.target import Target, host
 from covector.compiler.loops.program import Accumulator, Fold, For, Kernel, Store, Update
 from covector.ir.index import Affine
@@ -46,7 +46,7 @@ def pool():
     """(covector_parallel, a function that counts how often each index was done)."""
     code = link([assemble(COUNT, host())], ["count"])
     signature = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 3, *[ctypes.c_int64] * 3)
-    run = signature(workers.address(_pool_code))
+    run = signature(workers.address(load_pool))
 
     def count(array, quantum=1, low=0):
         run(code.address("count"), array.ctypes.data, 0, low, array.size, quantum)
@@ -110,7 +110,7 @@ def test_fork_starts_without_workers(pool, number):
     if child == 0:
         done = np.zeros(1000, np.int32)
         pool(done)
-        workers.address(_pool_code)
+        workers.address(load_pool)
         pool(done)
         os._exit(0 if (done == 2).all() else 1)
     assert os.waitpid(child, 0)[1] == 0

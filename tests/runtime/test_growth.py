@@ -12,12 +12,12 @@ import gc, sys
 import numpy as np
 import covector as cv, covector.numpy as jnp
 import covector.api.jit as jits
-from covector.backends.cpu import executable, llvm
+from covector.backends.cpu import llvm, objects
 from covector.runtime import dispatch, eager, entry
 from covector.trace import cache
 
 jits.TRACES = jits.RECORDS = cache.KEPT = dispatch.TYPES = eager.KEPT = 48
-executable.KEPT = llvm.LIBRARIES = 16
+objects.KEPT = llvm.LIBRARIES = 16
 f = cv.jit(lambda x: x + 1)
 
 def step(n):

@@ -8,3 +8,4 @@ with _lazily(globals()):
     from covector.backends.cpu import executable as executable
     from covector.backends.cpu import library as library
     from covector.backends.cpu import llvm as llvm
+    from covector.backends.cpu import objects as objects

@@ -15,6 +15,7 @@ from covector.backends.cpu.emit.statements import SYMBOL
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I1, I8, I32, I64, PTR
 from covector.backends.cpu.library.site import Follower, Leader, Operand, Site
+from covector.backends.cpu.objects import Objects
 from covector.backends.cpu.target import Target
 from covector.compiler.loops.program import Kernel
 from covector.compiler.program import (
@@ -33,13 +34,6 @@ ENTRY = "program"
 SMALL = 256
 
 
-class Source(NamedTuple):
-    """What gives a module's text; `quick`: as of `assemble`."""
-
-    make: Callable[[], str]
-    quick: bool
-
-
 class Frame(NamedTuple):
     """A program being run: where its slots are."""
 
@@ -49,36 +43,31 @@ class Frame(NamedTuple):
 
 @final
 class Driver:
-    """Builds the driver's text; `kernels` are the loop programs it calls, by function name.
+    """Builds the driver's text; `objects` is told what functions it calls as it meets them.
 
-    `codes`: other functions it calls, each with what gives its module's text.  `imported`: what
-    comes from libraries.
+    `imported`: what comes from libraries.
     """
 
     __slots__ = (
         "_declared",
         "_depth",
         "_frame",
-        "_name",
+        "_objects",
         "_parts",
         "_root",
         "_shared",
         "b",
-        "codes",
         "imported",
-        "kernels",
         "target",
     )
 
-    def __init__(self, program: Program, target: Target, name: Callable[[Kernel], str]) -> None:
-        self._root, self.target, self._name = program, target, name
+    def __init__(self, program: Program, target: Target, objects: Objects) -> None:
+        self._root, self.target, self._objects = program, target, objects
         self.b = Builder(target.f16c)
         self._depth = 0  # of loops
         self._shared = False  # whether this is part of a loop that is spread over threads
         self._parts: list[str] = []  # functions beside the driver: ranges of such loops
         self._declared: set[str] = set()
-        self.kernels: dict[str, Kernel] = {}
-        self.codes: dict[str, Source] = {}
         self.imported: dict[str, None] = {}
         self._frame = self.b.local(I64, _widest(program))
 
@@ -142,8 +131,7 @@ class Driver:
         if inlines(kernel, self._depth > 0):
             emit_inline(b, kernel, self.target, pointers, symbols)
             return
-        name = self._name(kernel)
-        self.kernels.setdefault(name, kernel)
+        name = self._objects.kernel(kernel)
         for n, v in enumerate([*pointers, *(b.int(x) for x in symbols)]):
             place = b.put("gep", PTR, (self._frame, b.int(n)), I64)
             b.effect("store", v.type, (v, place), 8)
@@ -152,7 +140,7 @@ class Driver:
 
     def code(self, name: str, make: Callable[[], str], quick: bool = False) -> None:
         """Makes sure that the function `name` is linked in; `quick`: as of `assemble`."""
-        self.codes.setdefault(name, Source(make, quick))
+        self._objects.code(name, make, quick)
 
     def imports(self, name: str) -> None:
         """Says that the function `name` comes from a library."""

@@ -81,7 +81,7 @@ def _kernel(form: NormalForm, op: Op) -> tuple[CompiledKernel, int, int]:
     symbols = len(kernel.symbols)
     made = cpu.executable.compile_kernels([kernel])[0]
     if key is not None:
-        name = cpu.executable.kernel_name(kernel, host())
+        name = cpu.objects.kernel_name(kernel, host())
         cache.store(key, f"{name} {inputs} {symbols}".encode())
     return made, inputs, symbols
 

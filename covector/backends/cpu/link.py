@@ -114,7 +114,7 @@ def _import(name: str, symbols: Mapping[str, int]) -> int:
     """The address of what code imports."""
     found = symbols.get(name)
     if found is None:
-        found = workers.address(_pool_code) if name == workers.SYMBOL else _runtime().get(name)
+        found = workers.address(load_pool) if name == workers.SYMBOL else _runtime().get(name)
     if found is None:
         raise RuntimeError(f"machine code calls {name}, which nobody has given")
     return found
@@ -131,15 +131,23 @@ def _mentioned(names: Iterable[str], images: Iterable[bytes]) -> list[str]:
     return [name for name in names if any(name.encode() in image for image in images)]
 
 
-def _pool_code(text: str, names: Iterable[str], symbols: Mapping[str, int]) -> CompiledModule:
-    """The code of the worker threads."""
-    key = "w" + digest(f"{host().fingerprint}\n{text}").hexdigest()
-    stored = cache.lookup(key)
-    code = None if stored is None else unpacked(stored)
-    if code is None:
-        code = loadable([cpu.assemble.assemble(text, host())], names)
-        cache.store(key, code.packed())
-    return load(code, symbols)
+def pool() -> Loadable:
+    """The code of the worker threads, which other code imports: from disk, or made now."""
+    if "pool" not in _state:
+        text = workers.module(host())
+        key = "w" + digest(f"{host().fingerprint}\n{text}").hexdigest()
+        stored = cache.lookup(key)
+        code = None if stored is None else unpacked(stored)
+        if code is None:
+            code = loadable([cpu.assemble.assemble(text, host())], workers.FUNCTIONS)
+            cache.store(key, code.packed())
+        _state["pool"] = code
+    return _state["pool"]
+
+
+def load_pool(symbols: Mapping[str, int]) -> CompiledModule:
+    """The code of the worker threads in this process."""
+    return load(pool(), symbols)
 
 
 def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> None:

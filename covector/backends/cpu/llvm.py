@@ -1,19 +1,22 @@
-"""LLVM: set up for this machine at first use, what it says of the machine, and its linker.
+"""LLVM through llvmlite's package: what it says of the machine, its passes, and its linker.
 
-Loaded where there is code to make, or where our own linker does not serve.
+Loaded where code is to be simplified or shown, or where neither our own linker nor the library
+itself (`libllvm.py`) serves.
 """
 
 from __future__ import annotations
 
 import itertools
 import platform
-import sys
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, final
 
 import llvmlite
 import llvmlite.binding as llvm
+
+from covector._base import log
+from covector.backends.cpu import libllvm
 
 #: Libraries that one engine of LLVM's links.  It forgets their memory when they die, but the room
 #: for their names only when it dies itself, after the last of them.
@@ -27,17 +30,16 @@ _count = itertools.count()
 
 def initialize() -> None:
     """Makes LLVM ready for this machine; once, whoever asks first."""
-    if "ready" not in _state:
-        with _lock:
-            if "ready" not in _state:
-                llvm.initialize_native_target()
-                llvm.initialize_native_asmprinter()
-                if "numba" not in sys.modules:
-                    # Addresses are already what loop strength reduction would make of them, and
-                    # it is a fifth of the compile time.  The option is for the whole process:
-                    # Numba's code needs the pass.
-                    llvm.set_option("covector", "-disable-lsr")
-                _state["ready"] = True
+    if libllvm.serves():
+        libllvm.initialize()
+        return
+    with _lock:
+        if "ready" not in _state:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            for option in libllvm.options():
+                llvm.set_option("covector", option)
+            _state["ready"] = True
 
 
 def describe() -> list[str]:
@@ -58,6 +60,50 @@ def machine(triple: str, cpu: str, features: str, effort: int) -> Any:
     return llvm.Target.from_triple(triple).create_target_machine(
         cpu=cpu, features=features, opt=effort, reloc="pic", codemodel="small"
     )
+
+
+@final
+class Compiler:
+    """As `libllvm.Compiler`, by the package: it is under its lock, and can do more."""
+
+    __slots__ = ("_machine",)
+
+    def __init__(self, triple: str, cpu: str, features: str, effort: int) -> None:
+        self._machine = machine(triple, cpu, features, effort)
+
+    def compiled(self, text: str) -> bytes:
+        """Object code of a module's text; RuntimeError if LLVM refuses it."""
+        return self._object(_parsed(text))
+
+    def unrolled(self, text: str) -> bytes:
+        """The same after LLVM's own simplification, which puts variables on the stack into
+        registers, and unrolls."""
+        module = _parsed(text)
+        options = llvm.create_pipeline_tuning_options(speed_level=2)
+        options.loop_vectorization = options.slp_vectorization = False
+        builder = llvm.create_pass_builder(self._machine, options)
+        manager = builder.getFunctionPassManager()
+        for function in module.functions:
+            if not function.is_declaration:
+                manager.run(function, builder)
+        log.show(4, "simplified LLVM IR", module)
+        return self._object(module)
+
+    def assembly(self, text: str) -> str:
+        """The machine's own text for a module."""
+        return self._machine.emit_assembly(_parsed(text))
+
+    def _object(self, module: Any) -> bytes:
+        if log.wanted(5):
+            log.show(5, "assembly", self._machine.emit_assembly(module))
+        return self._machine.emit_object(module)
+
+
+def _parsed(text: str) -> Any:
+    # In the context of all: the collector may take a module's own one away before the module.
+    module = llvm.parse_assembly(text)
+    module.verify()
+    return module
 
 
 def simplified(text: str, machine: Any) -> bytes:

@@ -14,11 +14,12 @@ import sys
 import threading
 from typing import Any, Final, final
 
-from covector.backends.cpu.target import Target, host
+from covector.backends.cpu.target import Target
 from covector.runtime import threads
 
 #: The function that kernels call.
 SYMBOL: Final = "covector_parallel"
+FUNCTIONS: Final = (SYMBOL, "covector_worker")
 STATE: Final = "covector_state"
 #: The most threads a job is spread over.
 MOST: Final = 64
@@ -382,12 +383,12 @@ _add_reference: Final = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", 
 
 
 def address(make: Any) -> int:
-    """Where `covector_parallel` is; the first call makes the pool.  `make(text, names, symbols)`
-    gives linked code."""
+    """Where `covector_parallel` is; the first call makes the pool.  `make(symbols)` gives its
+    code, linked with them."""
     with _making:
         if not _pool:
             pool = Pool()
-            pool.code = make(module(host()), (SYMBOL, "covector_worker"), pool.imports())
+            pool.code = make(pool.imports())
             _add_reference(pool)  # workers look at it until the process is gone
             _pool.append(pool)
             if hasattr(os, "register_at_fork"):
