@@ -9,7 +9,7 @@ threads at once, as long as none shares a context or a target machine.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
+import functools
 import os
 import sys
 import threading
@@ -54,7 +54,7 @@ _state: Final[dict[str, Any]] = {}
 def serves() -> bool:
     """Whether the installed llvmlite is one of those whose functions are known."""
     release = tuple(int(x) for x in llvmlite.__version__.split(".")[:2] if x.isdigit())
-    return OLDEST <= release <= NEWEST
+    return OLDEST <= release <= NEWEST and _path() is not None
 
 
 @final
@@ -127,7 +127,7 @@ def _functions() -> tuple[dict[str, Any], Any]:
     which does not: to get the lock back takes a thread milliseconds while another one works."""
     with _lock:
         if "functions" not in _state:
-            path = _path()
+            path = str(_path())
             held, free = ctypes.PyDLL(path), ctypes.CDLL(path)
             call = {name: _declared(held, name) for name in DECLARATIONS}
             call["InitializeNativeTarget"]()
@@ -144,9 +144,9 @@ def _declared(library: ctypes.CDLL, name: str) -> Any:
     return function
 
 
-def _path() -> str:
-    package = importlib.util.find_spec("llvmlite")
-    assert package is not None
-    assert package.origin is not None
+@functools.cache
+def _path() -> str | None:
+    """Where the library is; None if not beside the package's modules."""
     name = _NAMES.get(sys.platform, "libllvmlite.so")
-    return os.path.join(os.path.dirname(package.origin), "binding", name)
+    path = os.path.join(os.path.dirname(llvmlite.__file__), "binding", name)
+    return path if os.path.isfile(path) else None
