@@ -8,10 +8,13 @@ import threading
 import time
 
 import llvmlite.binding as llvm
+import numpy as np
 import pytest
 
+import covector as cv
+import covector.numpy as jnp
 from covector.backends.cpu import assemble as assembling
-from covector.backends.cpu import libllvm
+from covector.backends.cpu import cache, libllvm
 from covector.backends.cpu.assemble import CompileError, assemble
 from covector.backends.cpu.crew import Crew
 from covector.backends.cpu.image import SUPPORTED
@@ -126,6 +129,18 @@ def test_a_compile_loads_the_library_alone(tmp_path):
         assert float(said[0]) == pytest.approx(1.49624 + k, rel=1e-5)
     if SUPPORTED:  # elsewhere LLVM links
         assert said[1:] == [b"True", b"False"]
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_a_threads_options_hold_for_those_that_compile_for_it(enabled, tmp_path, monkeypatch):
+    stored = []
+    monkeypatch.setattr(cache.DiskCache, "store", lambda self, key, data: stored.append(self._path))
+    folder = str(tmp_path)
+    x = np.ones((64, 64), np.float32)
+    with cv.config.scoped(compilation_cache_dir=folder, enable_compilation_cache=enabled):
+        cv.jit(lambda x: (x @ x) * 2.5 + jnp.sort(x @ (x + enabled), axis=0))(x)
+    assert len(stored) > 2 if enabled else not stored
+    assert all(path.startswith(folder) for path in stored)
 
 
 # The crew

@@ -131,23 +131,24 @@ def _mentioned(names: Iterable[str], images: Iterable[bytes]) -> list[str]:
     return [name for name in names if any(name.encode() in image for image in images)]
 
 
-def pool() -> Loadable:
-    """The code of the worker threads, which other code imports: from disk, or made now."""
+def pool(disk: cache.DiskCache | None) -> Loadable:
+    """The code of the worker threads, which other code imports: from `disk`, or made now."""
     if "pool" not in _state:
         text = workers.module(host())
         key = "w" + digest(f"{host().fingerprint}\n{text}").hexdigest()
-        stored = cache.lookup(key)
+        stored = None if disk is None else disk.lookup(key)
         code = None if stored is None else unpacked(stored)
         if code is None:
             code = loadable([cpu.assemble.assemble(text, host())], workers.FUNCTIONS)
-            cache.store(key, code.packed())
+            if disk is not None:
+                disk.store(key, code.packed())
         _state["pool"] = code
     return _state["pool"]
 
 
 def load_pool(symbols: Mapping[str, int]) -> CompiledModule:
     """The code of the worker threads in this process."""
-    return load(pool(), symbols)
+    return load(pool(cache.current()), symbols)
 
 
 def call(address: int, pointers: Iterable[int], symbols: Iterable[int] = ()) -> None:

@@ -34,10 +34,11 @@ class Objects:
     """The object files of one program.  Within `with`, whose end waits for them, they are compiled
     by a crew while the program's driver is being written."""
 
-    __slots__ = ("_crew", "_images", "_pooled", "_target")
+    __slots__ = ("_crew", "_disk", "_images", "_pooled", "_target")
 
     def __init__(self, target: Target) -> None:
         self._target = target
+        self._disk = cache.current()  # by the options of this thread, which the crew does not see
         # What is shown is shown in order.
         self._crew = Crew(1 if log.wanted(4) else threads.num_threads())
         self._images: dict[str, bytes] = {}
@@ -81,14 +82,14 @@ class Objects:
             text = make()
 
             def compiled() -> None:
-                self._images[name] = _made(key, text, self._target, quick)
+                self._images[name] = _made(key, text, self._target, quick, self._disk)
 
             self._start(compiled, text)
 
     def _start(self, task: Callable[[], None], text: str) -> None:
         if not self._pooled and f"@{workers.SYMBOL}(" in text:
             self._pooled = True
-            self._crew.start(pool)
+            self._crew.start(lambda: pool(self._disk))
         self._crew.start(task)
 
 
@@ -113,7 +114,7 @@ def code_key(name: str, target: Target) -> str:
 def image(kernel: Kernel, name: str, target: Target) -> bytes:
     """The object file of a kernel: from memory, else from disk, else made now."""
     found = _known(name)
-    return found or _made(name, kernel_text(kernel, target, name), target, quick=False)
+    return found or _made(name, kernel_text(kernel, target, name), target, False, cache.current())
 
 
 def _known(key: str) -> bytes | None:
@@ -130,9 +131,10 @@ def _known(key: str) -> bytes | None:
     return found
 
 
-def _made(key: str, text: str, target: Target, quick: bool) -> bytes:
+def _made(key: str, text: str, target: Target, quick: bool, disk: cache.DiskCache | None) -> bytes:
     made = assemble(text, target, quick=quick)
-    cache.store(key, made)
+    if disk is not None:
+        disk.store(key, made)
     _keep(key, made)
     return made
 
