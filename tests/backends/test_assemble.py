@@ -1,6 +1,7 @@
 """Compiling: by the library directly or by llvmlite's package, by several threads, with errors."""
 
 import ctypes
+import gc
 import os
 import subprocess
 import sys
@@ -197,7 +198,7 @@ def test_the_first_error_is_raised_and_what_was_not_begun_is_dropped(size):
             crew.start(int)
             assert failed.wait(10)
             for _ in range(10_000):
-                if crew._errors:  # a moment after it failed
+                if crew._tasks.errors:  # a moment after it failed
                     break
                 time.sleep(0.001)
             crew.start(lambda: done.append(1))
@@ -216,4 +217,17 @@ def test_an_error_beside_the_tasks_ends_the_crew():
 
     with pytest.raises(KeyError):
         run()
+    assert not at_work()
+
+
+def test_a_crew_that_nobody_ends_leaves_no_thread():
+    crew = Crew(3)
+    for _ in range(50):
+        crew.start(int)
+    threads = at_work()
+    assert threads
+    del crew
+    gc.collect()
+    for thread in threads:
+        thread.join(10)
     assert not at_work()
