@@ -17,7 +17,7 @@ import numpy as np
 
 import covector as cv
 from covector.backends.cpu.library import contraction
-from covector.compiler import plan as planning
+from covector.compiler import prologue
 
 #: equation, shapes of the operands.
 PRODUCTS: Final = {
@@ -100,7 +100,7 @@ def main(dtype: str) -> None:
 def made() -> None:
     """Prints the table of operands that are made on the way."""
     cv.config.update("enable_compilation_cache", False)
-    ahead, lead = planning.ahead, planning.lead
+    ahead, lead = prologue.ahead, prologue.lead
     print("| product | before | on the way | ratio |\n| --- | --- | --- | --- |")
     for name, (make, *shapes) in MADE.items():
         rng = np.random.default_rng(0)
@@ -111,14 +111,14 @@ def made() -> None:
             x = x.astype("bfloat16")
         functions = []
         for joined in (False, True):
-            planning.ahead = ahead if joined else lambda steps: list(steps)
-            planning.lead = lead if joined else lambda program: program
+            prologue.ahead = ahead if joined else lambda steps: list(steps)
+            prologue.lead = lead if joined else lambda program: program
             compiled = cv.jit(lambda x, w, s, make=make, joined=joined: (make(x, s) @ w, joined))
             cv.block_until_ready(compiled(x, w, s))
             functions.append(compiled)
         before, after = _measured(functions, [x, w, s])
         print(f"| {name} | {_shown(before)} | {_shown(after)} | {after / before:.2f} |")
-    planning.ahead, planning.lead = ahead, lead
+    prologue.ahead, prologue.lead = ahead, lead
 
 
 def _compiled(equation: str, operands: list[Any], which: int) -> Callable[..., Any]:

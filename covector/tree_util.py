@@ -1,47 +1,50 @@
 """Public door: pytrees under their long names, and the registration of classes as nodes."""
 
-from covector.tree._functions import (
-    all_leaves,
-    tree_all,
-    tree_broadcast,
-    tree_flatten,
-    tree_flatten_with_path,
-    tree_leaves,
-    tree_leaves_with_path,
-    tree_map,
-    tree_map_with_path,
-    tree_reduce,
-    tree_reduce_associative,
-    tree_structure,
-    tree_transpose,
-    tree_unflatten,
-    treedef_children,
-    treedef_is_leaf,
-    treedef_tuple,
-)
-from covector.tree._keys import (
-    DictKey,
-    FlattenedIndexKey,
-    GetAttrKey,
-    KeyEntry,
-    KeyPath,
-    SequenceKey,
-    keystr,
-)
-from covector.tree._partial import Partial
-from covector.tree._register import (
-    default_registry,
-    flatten_one_level,
-    flatten_one_level_with_keys,
-    is_tree_node,
-    register_dataclass,
-    register_pytree_node,
-    register_pytree_node_class,
-    register_pytree_with_keys,
-    register_pytree_with_keys_class,
-    register_static,
-)
-from covector.tree._treedef import PyTreeDef
+from covector._base.lazy import lazily as _lazily
+
+with _lazily(globals()):
+    from covector.tree._functions import (
+        all_leaves,
+        tree_all,
+        tree_broadcast,
+        tree_flatten,
+        tree_flatten_with_path,
+        tree_leaves,
+        tree_leaves_with_path,
+        tree_map,
+        tree_map_with_path,
+        tree_reduce,
+        tree_reduce_associative,
+        tree_structure,
+        tree_transpose,
+        tree_unflatten,
+        treedef_children,
+        treedef_is_leaf,
+        treedef_tuple,
+    )
+    from covector.tree._keys import (
+        DictKey,
+        FlattenedIndexKey,
+        GetAttrKey,
+        KeyEntry,
+        KeyPath,
+        SequenceKey,
+        keystr,
+    )
+    from covector.tree._partial import Partial
+    from covector.tree._register import (
+        default_registry,
+        flatten_one_level,
+        flatten_one_level_with_keys,
+        is_tree_node,
+        register_dataclass,
+        register_pytree_node,
+        register_pytree_node_class,
+        register_pytree_with_keys,
+        register_pytree_with_keys_class,
+        register_static,
+    )
+    from covector.tree._treedef import PyTreeDef
 
 __all__ = [
     "DictKey",

@@ -16,7 +16,6 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Generator, Sequence
-from importlib import import_module
 from typing import Any, Final, final
 
 _lock: Final = threading.RLock()
@@ -38,6 +37,13 @@ def uncollected() -> Generator[None]:
             gc.enable()
 
 
+def _module(name: str) -> Any:
+    """The module, as an import statement finds it: one whose loading, in another thread, waits for
+    something that is loaded here is given as it is, where `import_module` sees a deadlock."""
+    __import__(name)
+    return sys.modules[name]
+
+
 @final
 class _Later:
     """A name of a module, noted."""
@@ -51,10 +57,10 @@ class _Later:
         wiring = f"{door.partition('.')[0]}._wiring"
         with uncollected():
             if wiring in sys.modules:
-                import_module(wiring)  # waits for the thread that is at it
+                _module(wiring)  # waits for the thread that is at it
             if self.module == door:  # asking the door for its module would come back to here
-                return import_module(f"{door}.{self.name}")
-            return getattr(import_module(self.module), self.name)
+                return _module(f"{door}.{self.name}")
+            return getattr(_module(self.module), self.name)
 
 
 @final

@@ -7,12 +7,11 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from covector import tree
+from covector import transforms, tree
 from covector._base.containers import is_listed
 from covector._base.context import context
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
-from covector.transforms.jvp import JVPTracer
 from covector.tree_util import keystr
 
 
@@ -58,7 +57,7 @@ class Flat:
 
 def _without_tangent(x: Any) -> Any:
     """Auxiliary data has no derivative: of what the derivative follows, the value."""
-    return x.primal if type(x) is JVPTracer and x.owner is context.trace else x
+    return x.primal if type(x) is transforms.jvp.JVPTracer and x.owner is context.trace else x
 
 
 def split_aux(result: Any) -> tuple[Any, Any]:

@@ -9,8 +9,7 @@ import numpy as np
 
 from covector import dtypes, tree
 from covector.ir.values import as_numpy, typeof
-from covector.runtime.array import Array, default_sharding, like, memory
-from covector.runtime.interchange import from_numpy
+from covector.runtime.array import Array, default_sharding, from_numpy, like, memory
 from covector.sharding import NamedSharding, PartitionSpec, Sharding, get_mesh
 from covector.trace.tracer import Tracer
 

@@ -11,9 +11,10 @@ import linecache
 import pprint
 import sys
 import traceback
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 from covector import tree
+from covector._base.named_tuple import NamedTuple
 from covector._base.source import is_internal
 from covector.api.callbacks import debug_callback
 from covector.trace.tracer import Tracer

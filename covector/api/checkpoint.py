@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from covector import dtypes, tree
 from covector._base.boundary import api_boundary
 from covector._base.containers import is_listed
 from covector._base.context import context
+from covector._base.named_tuple import NamedTuple
 from covector.api.arguments import (
     Flat,
     argument_labels,

@@ -15,9 +15,10 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from covector import transforms, tree
+from covector import api, runtime, transforms, tree
+from covector import trace as tracing
 from covector._base import log
 from covector._base.boundary import api_boundary
 from covector._base.config import config
@@ -25,22 +26,24 @@ from covector._base.context import context, quiet
 from covector._base.source import user_frame
 from covector.api.arguments import Flat, argument_labels, check_callable, check_values, name_of
 from covector.api.arrays import as_array
-from covector.api.inspect import abstract, eval_shape
 from covector.api.programs import Found, Program, Taker
 from covector.api.retrace import History, TraceCall, signature
-from covector.api.stages import Lowered, Traced
 from covector.api.static_arguments import Static, bind_static, donated_leaves, static_places
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.values import typeof
-from covector.runtime import array, debug_keys, debug_values, deferred, dispatch
+from covector.runtime import array, deferred, dispatch
 from covector.runtime.array import Array
 from covector.runtime.entry import Record, callable_class
 from covector.runtime.patterns import built_by, pattern_of, result_steps
 from covector.runtime.placement import shardings_of
 from covector.runtime.pool import give_back
-from covector.trace import cache, purity, purity_state
+from covector.runtime.watch import KEYS, VALUES
+from covector.trace import cache, purity_state
 from covector.trace.stage import eval_jaxpr, trace_to_jaxpr
 from covector.trace.tracer import Tracer
+
+if TYPE_CHECKING:
+    from covector.api.stages import Lowered, Traced
 
 #: fun -> {options: {key: Found}}: jitting one function twice traces it once.
 _shared: weakref.WeakKeyDictionary[Any, dict[Any, dict[Any, Found]]] = weakref.WeakKeyDictionary()
@@ -99,13 +102,13 @@ class JitFunction:
             return self._fun(*args, **kwargs)
         found, leaves = self.find(args, kwargs)
         program = found.program
-        watched = debug_values.watching() or debug_keys.watching()
+        watched = VALUES.in_force() or KEYS.in_force()
         if watched or context.trace.parent is not None:
             if self._inline:
                 outs = eval_jaxpr(program.op.jaxpr.jaxpr, [], *found.captured, *leaves)
             else:
                 outs = program.op(*found.captured, *leaves)
-                if quiet.value == 0 and found.snapshot is None and not debug_keys.watching():
+                if quiet.value == 0 and found.snapshot is None and not KEYS.in_force():
                     self._enter_tested(found, args, kwargs, leaves)
             return tree.unflatten(program.out_tree, outs)
         arrays = [x if type(x) is Array else as_array(x) for x in leaves]
@@ -127,7 +130,7 @@ class JitFunction:
         """As `_enter`, while `debug_nans` or `debug_infs` is set: with the test in it."""
         if len(found.patterns) < ENTRIES and not found.program.donated:
             op = found.program.op
-            executable = debug_values.executable(op, tuple(op.jaxpr.in_avals))
+            executable = runtime.debug_values.executable(op, tuple(op.jaxpr.in_avals))
             if executable is not None:
                 self._enter(found, executable, args, kwargs, leaves, tested=True)
 
@@ -236,9 +239,9 @@ class JitFunction:
             root = self._fun
             if args and 0 in static and isinstance(root, types.FunctionType):
                 root = types.MethodType(root, args[0])
-            with purity.observed(root, name):
+            with tracing.purity.observed(root, name):
                 closed, program = trace()
-            snapshot = purity.Snapshot(root)
+            snapshot = tracing.purity.Snapshot(root)
         captured = [as_array(c) for c in closed.consts]
         found = Found(program, captured, snapshot)
         # A captured tracer belongs to a running trace: nobody else may meet it.
@@ -277,7 +280,7 @@ class JitFunction:
             return found
         if config.purity_guard == "retrace":
             return self._forget(found)
-        purity.report(changes, f"jit of {name_of(self._fun)}")
+        tracing.purity.report(changes, f"jit of {name_of(self._fun)}")
         return found
 
     def _forget(self, found: Found) -> None:
@@ -291,18 +294,18 @@ class JitFunction:
     @api_boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The traced function for arguments of these types (arrays or ShapeDtypeStructs)."""
-        found, _ = self.find(args, kwargs, abstract)
-        return Traced(found, name_of(self._fun), self._donated.numbers)
+        found, _ = self.find(args, kwargs, api.inspect.abstract)
+        return api.stages.Traced(found, name_of(self._fun), self._donated.numbers)
 
     @api_boundary
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
         """`trace(*args, **kwargs).lower()`."""
-        found, _ = self.find(args, kwargs, abstract)
-        return Traced(found, name_of(self._fun), self._donated.numbers).lower()
+        found, _ = self.find(args, kwargs, api.inspect.abstract)
+        return api.stages.Traced(found, name_of(self._fun), self._donated.numbers).lower()
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The structure, shapes and dtypes of the result."""
-        return eval_shape(self._fun, *args, **kwargs)
+        return api.inspect.eval_shape(self._fun, *args, **kwargs)
 
     # Caches.
 
@@ -322,7 +325,7 @@ class JitFunction:
         """
         if not args and not kwargs:
             return self._history.text()
-        key, _, given, _ = self._key(args, kwargs, abstract)
+        key, _, given, _ = self._key(args, kwargs, api.inspect.abstract)
         labels = argument_labels(self._fun, given, self._static.numbers)
         return self._history.forecast(key, labels, key in self._traces)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from covector._base.config import TraceKey
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 
 

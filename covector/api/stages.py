@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, final, runtime_checkable
+from typing import Any, Protocol, final, runtime_checkable
 
 from covector import compiler, ir, transforms, tree
+from covector._base.named_tuple import NamedTuple
 from covector.api.arguments import avals_of, check_values
 from covector.api.arrays import as_array
 from covector.api.cost import cost_of_jaxpr, cost_of_program
@@ -16,6 +17,7 @@ from covector.ir.scalar import Expr
 from covector.runtime import debug_values, deferred, device
 from covector.runtime.array import default_sharding, like, memory
 from covector.runtime.donation import Donating
+from covector.runtime.watch import VALUES
 from covector.trace.tracer import Tracer
 
 #: What `as_text` shows, in the order of the way of a program.
@@ -311,7 +313,7 @@ class Compiled(_Stage):
                 )
         arrays = [as_array(x) for x in leaves]
         captured = self._found.captured
-        watched = debug_values.watching()
+        watched = VALUES.in_force()
         if program.donated and not watched:
             outs = program.run_donating(captured, arrays, f"compiled {self._name}")
         else:

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
 from covector import ops
+from covector._base.named_tuple import NamedTuple
 from covector.compiler.control import CONTROL, nested
 from covector.compiler.program import ALIGNMENT, Program
 from covector.ir.avals import ShapedArray

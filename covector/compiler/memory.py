@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, final
+from typing import TYPE_CHECKING, Any, Final, final
 
-from covector.compiler import control
-from covector.compiler.in_place import in_place, reordered
+from covector import compiler
 from covector.compiler.loops.graph import Value
 from covector.compiler.loops.partition import Step
 from covector.compiler.loops.program import Accumulator, Kernel, Statement
-from covector.compiler.math.evaluate import numpy_dtype
+from covector.compiler.math.formats import numpy_dtype
 from covector.compiler.program import (
     ALIGNMENT,
     Action,
@@ -35,6 +34,9 @@ from covector.ir.jaxpr import Jaxpr
 
 #: Temporaries up to which other places for them are tried: that takes the square of the time.
 MOST: Final = 2000
+
+if TYPE_CHECKING:
+    from covector.compiler import control
 
 #: plans a nested program: (jaxpr, which input may be overwritten by which result) -> program
 PlanNested = Callable[[Jaxpr, Mapping[int, int]], Program]
@@ -189,11 +191,15 @@ class MemoryPlan:
             for v in step.loads:
                 if not self._may_take(out, v, t) or v not in arguments:
                     continue
-                merged = in_place(kernel, arguments.index(v), arguments.index(out))
+                merged = compiler.in_place.in_place(
+                    kernel, arguments.index(v), arguments.index(out)
+                )
                 if merged is not None:
                     self._take(out, v)
                     kernel = merged
-                    arguments = reordered(kernel, [a for a in arguments if a is not v], out)
+                    arguments = compiler.in_place.reordered(
+                        kernel, [a for a in arguments if a is not v], out
+                    )
                     break
         return kernel, arguments
 
@@ -231,8 +237,8 @@ class MemoryPlan:
     def _control(self, t: int, step: Step) -> Control:
         node = step.node
         assert node is not None
-        layout = control.layout(node.op, len(node.args))
-        given = control.nested(node.op)
+        layout = compiler.control.layout(node.op, len(node.args))
+        given = compiler.control.nested(node.op)
         if layout.index is not None:
             return Control([self.plan_nested(c.jaxpr, {}) for c in given], layout)
         body = given[-1]

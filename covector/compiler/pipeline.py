@@ -7,82 +7,151 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Final, NamedTuple
+from operator import attrgetter
+from typing import Any, Final
 
+from covector import compiler, ir, ops
 from covector._base import log
 from covector._base.config import config
 from covector._base.errors import JaxprTypeError
-from covector.compiler.callbacks import in_order, lift, without_token
-from covector.compiler.loops.verify import InvalidKernel
-from covector.compiler.loops.verify import verify as verify_kernel
-from covector.compiler.passes.contract import absorb_transposes
-from covector.compiler.passes.cse import common_subexpressions
-from covector.compiler.passes.dce import dead_code
-from covector.compiler.passes.elementwise_loops import elementwise_loops
-from covector.compiler.passes.expand import expand, open_barriers
-from covector.compiler.passes.fold_constants import fold_constants
-from covector.compiler.passes.nested import prepare_nested
-from covector.compiler.passes.simplify import simplify
-from covector.compiler.passes.sink_views import sink_views
-from covector.compiler.passes.small_matrices import small_matrices
-from covector.compiler.passes.split_reductions import split_reductions
-from covector.compiler.passes.split_scatters import split_scatters
-from covector.compiler.passes.widen import widen_products
+from covector._base.named_tuple import NamedTuple
+from covector.compiler import loops, passes
+from covector.compiler.loops.graph import CONTROL
 from covector.compiler.plan import plan
 from covector.compiler.program import Program
-from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
-from covector.ir.verify import verify as verify_jaxpr
+from covector.ir.jaxpr import ClosedJaxpr, Equation, Literal
+from covector.ir.op import has_rule
+
+
+def _any(eqn: Equation) -> bool:
+    return True
+
+
+def _named(*names: str) -> Callable[[Equation], bool]:
+    """Operations with these names, or names that begin so."""
+    return lambda eqn: eqn.op.name.startswith(names)
+
+
+def _of_numbers(eqn: Equation) -> bool:
+    return bool(eqn.invars) and all(isinstance(v, Literal) for v in eqn.invars)
+
+
+def _controls(eqn: Equation) -> bool:
+    return eqn.op.name in CONTROL
+
+
+def _on_matrices(eqn: Equation) -> bool:
+    return has_rule(eqn.op, "per_matrix")
 
 
 class Pass(NamedTuple):
-    """A named step of the pipeline, and why it stands where it does."""
+    """A named step of the pipeline, and why it stands where it does.
+
+    when: the equations of which a program has one at least, or else stays as it is; what the pass
+    is made of is loaded with the first such program.
+    """
 
     name: str
     apply: Callable[[Any], Any]
     reason: str
+    when: Callable[[Equation], bool] = _any
 
 
-def _inside(function: Callable[[Jaxpr], Jaxpr]) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
-    def apply(closed: ClosedJaxpr) -> ClosedJaxpr:
-        return ClosedJaxpr(function(closed.jaxpr), closed.consts)
+def _whole(function: str) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
+    """A pass over a program and its constants, by module and name."""
+    find = attrgetter(function)
+    return lambda closed: find(passes)(closed)
 
-    return apply
+
+def _inside(function: str) -> Callable[[ClosedJaxpr], ClosedJaxpr]:
+    """A pass over a Jaxpr, by module and name."""
+    find = attrgetter(function)
+    return lambda closed: ClosedJaxpr(find(passes)(closed.jaxpr), closed.consts)
 
 
 def _nested(closed: ClosedJaxpr) -> ClosedJaxpr:
-    return prepare_nested(closed, prepare)
+    return passes.nested.prepare_nested(closed, prepare)
 
+
+_VIEWS: Final = _named("broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose")
+_PRODUCTS: Final = _named("dot_general")
 
 PASSES: Final = (
-    Pass("expand", expand, "first: every later pass sees only ops it knows, across calls"),
     Pass(
-        "fold_constants", _inside(fold_constants), "before simplify, whose rules look for numbers"
+        "expand", _whole("expand.expand"),
+        "first: every later pass sees only ops it knows, across calls",
     ),
-    Pass("simplify", _inside(simplify), "before cse: equal views become equal equations"),
-    Pass("absorb_results", _inside(absorb_transposes), "before sink_views moves them away"),
-    Pass("sink_views", _inside(sink_views), "views are merged before they move, and again after"),
-    Pass("simplify_again", _inside(simplify), "views that sinking brought together"),
-    Pass("split_reductions", _inside(split_reductions), "after simplify, which would merge them"),
-    Pass("split_scatters", _inside(split_scatters), "beside it: views of parts are its last ones"),
-    Pass("absorb_transposes", _inside(absorb_transposes), "after simplify merged transposes"),
-    Pass("widen_products", _inside(widen_products), "before cse: an operand is converted once"),
-    Pass("cse", _inside(common_subexpressions), "last to add uses: the planner shares what is one"),
-    Pass("open_barriers", _inside(open_barriers), "after cse, which must not see through them"),
-    Pass("dce", _inside(dead_code), "the passes before leave unused equations behind"),
-    Pass("small_matrices", _inside(small_matrices), "after dce: only live equations are joined"),
-    Pass("nested", _nested, "late: only live loops and branches are prepared, each as a program"),
-    Pass("elementwise_loops", _inside(elementwise_loops), "last: bodies have been simplified"),
-)
+    Pass(
+        "fold_constants", _inside("fold_constants.fold_constants"),
+        "before simplify, whose rules look for numbers", _of_numbers,
+    ),
+    Pass(
+        "simplify", _inside("simplify.simplify"),
+        "before cse: equal views become equal equations",
+    ),
+    Pass(
+        "absorb_results", _inside("contract.absorb_transposes"),
+        "before sink_views moves them away", _PRODUCTS,
+    ),
+    Pass(
+        "sink_views", _inside("sink_views.sink_views"),
+        "views are merged before they move, and again after", _VIEWS,
+    ),
+    Pass(
+        "simplify_again", _inside("simplify.simplify"),
+        "views that sinking brought together",
+    ),
+    Pass(
+        "split_reductions", _inside("split_reductions.split_reductions"),
+        "after simplify, which would merge them", _named("reduce_"),
+    ),
+    Pass(
+        "split_scatters", _inside("split_scatters.split_scatters"),
+        "beside it: views of parts are its last ones", _named("scatter"),
+    ),
+    Pass(
+        "absorb_transposes", _inside("contract.absorb_transposes"),
+        "after simplify merged transposes", _PRODUCTS,
+    ),
+    Pass(
+        "widen_products", _inside("widen.widen_products"),
+        "before cse: an operand is converted once", _PRODUCTS,
+    ),
+    Pass(
+        "cse", _inside("cse.common_subexpressions"),
+        "last to add uses: the planner shares what is one",
+    ),
+    Pass(
+        "open_barriers", _inside("expand.open_barriers"),
+        "after cse, which must not see through them", _named("optimization_barrier"),
+    ),
+    Pass(
+        "dce", _inside("dce.dead_code"),
+        "the passes before leave unused equations behind",
+    ),
+    Pass(
+        "small_matrices", _inside("small_matrices.small_matrices"),
+        "after dce: only live equations are joined", _on_matrices,
+    ),
+    Pass(
+        "nested", _nested,
+        "late: only live loops and branches are prepared, each as a program", _controls,
+    ),
+    Pass(
+        "elementwise_loops", _inside("elementwise_loops.elementwise_loops"),
+        "last: bodies have been simplified", _named("scan"),
+    ),
+)  # fmt: skip
 
 #: Called after each pass with (its name, what it made, seconds).
 hooks: Final[list[Callable[[str, Any, float], None]]] = []
 
 
 def prepare(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program with every pass over Jaxprs applied."""
+    """The program with every pass over Jaxprs applied that has something to do."""
     for p in PASSES:
         start = time.perf_counter()
-        made = p.apply(closed)
+        made = p.apply(closed) if any(map(p.when, closed.jaxpr.eqns)) else closed
         _after(p.name, closed, made, time.perf_counter() - start)
         closed = made
     return closed
@@ -90,14 +159,16 @@ def prepare(closed: ClosedJaxpr) -> ClosedJaxpr:
 
 def compile_program(closed: ClosedJaxpr, donated: Iterable[int] = ()) -> tuple[Program, list[Any]]:
     """(the planned program, the constants that are its first inputs)."""
-    closed = prepare(lift(closed)[0])
+    if ops.is_loaded("callback"):
+        closed = compiler.callbacks.lift(closed)[0]
+    closed = prepare(closed)
     start = time.perf_counter()
     name = closed.jaxpr.debug_name or "main"
-    ordered = in_order(closed.jaxpr)
+    ordered = compiler.callbacks.in_order(closed.jaxpr) if ops.is_loaded("callback") else None
     if ordered is None:
         program = plan(closed.jaxpr, donated, name)
     else:
-        program = without_token(plan(ordered, donated, name))
+        program = compiler.callbacks.without_token(plan(ordered, donated, name))
     _after("plan", closed, program, time.perf_counter() - start)
     return program, closed.consts
 
@@ -116,9 +187,9 @@ def _after(name: str, given: Any, made: Any, seconds: float) -> None:
 def _verify(name: str, made: ClosedJaxpr | Program) -> None:
     try:
         if isinstance(made, ClosedJaxpr):
-            verify_jaxpr(made)
+            ir.verify.verify(made)
         else:
             for kernel in made.kernels:
-                verify_kernel(kernel)
-    except (JaxprTypeError, InvalidKernel) as error:
+                loops.verify.verify(kernel)
+    except (JaxprTypeError, loops.verify.InvalidKernel) as error:
         raise type(error)(f"after {name}: {error}") from None

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from covector.compiler.callbacks import as_written
-from covector.compiler.epilogue import attach, beside, held
+from covector import compiler, ops
 from covector.compiler.loops.graph import Graph, Value, graph_of, literal
-from covector.compiler.loops.partition import Partition
+from covector.compiler.loops.partition import Partition, Step
 from covector.compiler.memory import MemoryPlan
 from covector.compiler.program import Program
-from covector.compiler.prologue import ahead, lead
 from covector.ir.jaxpr import Jaxpr, Literal
 
 
@@ -37,10 +35,21 @@ def _plan(jaxpr: Jaxpr, donated: set[int], places: Mapping[int, int] | None, nam
     inputs = [*jaxpr.constvars, *jaxpr.invars]
     graph = graph_of(inputs, jaxpr.eqns)
     outputs = [_output(v, graph) for v in jaxpr.outvars]
-    steps = ahead(beside(as_written(Partition(graph, outputs).run())))
+    steps = Partition(graph, outputs).run()
+    if ops.is_loaded("callback"):
+        steps = compiler.callbacks.as_written(steps)
     values = [graph.values[v] for v in inputs]
-    memory = MemoryPlan(values, outputs, steps, donated, places, plan_nested, held(steps))
-    return lead(attach(memory.program(name)))
+    if not any(_calls_library(s) for s in steps):
+        return MemoryPlan(values, outputs, steps, donated, places, plan_nested, {}).program(name)
+    steps = compiler.prologue.ahead(compiler.epilogue.beside(steps))
+    held = compiler.epilogue.held(steps)
+    memory = MemoryPlan(values, outputs, steps, donated, places, plan_nested, held)
+    return compiler.prologue.lead(compiler.epilogue.attach(memory.program(name)))
+
+
+def _calls_library(step: Step) -> bool:
+    """Whether kernels may be joined to the step."""
+    return step.node is not None and step.kernel is None and step.node.library is not None
 
 
 def _output(v: Any, graph: Graph) -> Value:

@@ -6,8 +6,9 @@ Names are canonical, so equal programs have equal text.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.compiler.loops.program import Kernel
 
 #: Buffers in the arena begin at multiples of this.

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from covector.compiler.loops.interpret import interpret
-from covector.compiler.math.evaluate import numpy_dtype
+from covector.compiler.math.formats import numpy_dtype
 from covector.compiler.program import Branch, Copy, KernelCall, LibraryCall, Loop, Program
 
 Routine = Callable[..., Sequence[np.ndarray]]

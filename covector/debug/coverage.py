@@ -10,8 +10,9 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.ir.op import NATIVE_RULES, REASONS, Absent, Op, primitives
 
 #: The columns; `native` is whichever of `NATIVE_RULES` the primitive states.

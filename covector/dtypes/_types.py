@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import ml_dtypes
 import numpy as np
+
+from covector._base.named_tuple import NamedTuple
 
 
 class extended(np.generic):

@@ -16,12 +16,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
 from covector import ops, tree
 from covector._base.boundary import api_boundary
+from covector._base.named_tuple import NamedTuple
 from covector._base.source import user_frame
 from covector.api.arguments import Flat, check_callable, name_of
 from covector.api.arrays import as_array

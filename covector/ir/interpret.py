@@ -6,12 +6,15 @@ The oracle of every other way to run a program, and the reference backend.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from covector import dtypes
 from covector.ir.jaxpr import Atom, Jaxpr, Literal, Var
+
+#: Integers of less than a byte.
+_PARTS_OF_A_BYTE: Final = frozenset(map(dtypes.as_dtype, ("int2", "uint2", "int4", "uint4")))
 
 
 def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[np.ndarray]:
@@ -29,7 +32,8 @@ def evaluate(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[n
     for eqn in jaxpr.eqns:
         outs = apply(eqn.op, *[read(v) for v in eqn.invars])
         for v, x in zip(eqn.outvars, outs, strict=True):
-            write(v, x)
+            # NumPy computes in a whole byte where an element has less.
+            write(v, physical(x, v.aval) if v.aval.dtype in _PARTS_OF_A_BYTE else x)
     return [read(v) for v in jaxpr.outvars]
 
 

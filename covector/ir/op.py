@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from covector._base.context import context
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 
 #: Why a rule cannot exist: a closed list; `debug.coverage` prints how often each is given.

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from covector import dtypes, ops, tree
 from covector._base import log
 from covector._base.config import config
+from covector._base.named_tuple import NamedTuple
 from covector.api.arguments import Flat, avals_of, name_of
 from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
@@ -106,8 +107,17 @@ def fixed_point(
 
 def _fits(a: ShapedArray, b: ShapedArray) -> bool:
     """Whether a value that is `a` may become `b`."""
-    wider = a.weak_type and dtypes.promote_types(a.dtype, b.dtype) == b.dtype
-    return a.shape == b.shape and (a.dtype == b.dtype or wider)
+    return a.shape == b.shape and (a.dtype == b.dtype or _yields(a, b))
+
+
+def _yields(a: ShapedArray, b: ShapedArray) -> bool:
+    """Whether a weakly typed `a` takes the dtype of `b` where both meet."""
+    ranks = [_KINDS.find(dtypes.kind_of(x.dtype).replace("u", "i")) for x in (a, b)]
+    return a.weak_type and 0 <= ranks[0] <= ranks[1]
+
+
+#: Of numbers, in the order of promotion.
+_KINDS = "ifc"
 
 
 def _as_type(x: Any, a: ShapedArray, b: ShapedArray) -> Any:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from covector import dtypes, ops, tree
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
 from covector.trace.stage import trace_to_jaxpr

@@ -49,11 +49,12 @@ def while_loop(
 
     body = fixed_point("while_loop", body_fun, init_val, trace)
     with known_inputs(body.leaves):
-        cond, _ = run_flat(cond_fun, (init_val,), body.avals)
+        cond, tree_of_cond = run_flat(cond_fun, (init_val,), body.avals)
     given = [a.strong().str_short() for a in cond.out_avals]
-    if given != ["bool[]"]:
+    if given != ["bool[]"] or tree_of_cond != tree.structure(0):
         raise TypeError(
-            f"while_loop: cond_fun {name_of(cond_fun)} must return a boolean scalar; got {given}"
+            f"while_loop: cond_fun {name_of(cond_fun)} must return a boolean scalar; got "
+            f"{tree.unflatten(tree_of_cond, given)}"
         )
     cond_jaxpr, cond_consts = lift(cond)
     body_jaxpr, body_consts = lift(body.program)
@@ -72,7 +73,8 @@ def fori_loop(
     """`for i in range(lower, upper): val = body_fun(i, val)`; the body is traced once.
 
     Bounds may be traced integers; of known ones the loop is a `scan`, so that it can be
-    differentiated in reverse.  `unroll` is a hint.  Errors as for `while_loop`.
+    differentiated in reverse, and `i` is weakly typed.  `unroll` is a hint.  Errors as for
+    `while_loop`.
 
     >>> from covector import lax
     >>> int(lax.fori_loop(0, 10, lambda i, total: total + i, 0))
@@ -89,16 +91,22 @@ def fori_loop(
         raise ValueError("fori_loop: unroll needs bounds that are known while tracing")
     if config.disable_jit:
         for i in range(int(lower), int(upper)):
-            init_val = body_fun(as_array(dtype.type(i)), init_val)
+            index = ops.cast.convert_element_type(as_array(dtype.type(i)), dtype, True)
+            init_val = body_fun(index, init_val)
         return init_val
-    start, stop = (ops.cast.convert_element_type(as_array(b), dtype, False) for b in (lower, upper))
-    one = dtype.type(1)
+    weak = known or typeof(lower).weak_type
+    start, stop = (ops.cast.convert_element_type(as_array(b), dtype, weak) for b in (lower, upper))
+
+    def following(i: Any) -> Any:
+        one = ops.families.like(i, 1)
+        return ops.cast.convert_element_type(ops.pointwise.add(i, one), dtype, weak)
+
     if known:
         length = max(int(upper) - int(lower), 0)
 
         def round_(state: Any, _: Any) -> Any:
             i, value = state
-            return (ops.pointwise.add(i, one), body_fun(i, value)), None
+            return (following(i), body_fun(i, value)), None
 
         round_.__name__ = name_of(body_fun)
         return _scan("fori_loop", round_, (start, init_val), None, length, False)[0][1]
@@ -108,7 +116,7 @@ def fori_loop(
 
     def step(state: Any) -> Any:
         i, last, value = state
-        return ops.pointwise.add(i, one), last, body_fun(i, value)
+        return following(i), last, body_fun(i, value)
 
     step.__name__ = name_of(body_fun)
     return while_loop(going, step, (start, stop, init_val))[2]

@@ -5,6 +5,7 @@ The plain ones are made from a table: the operation, what it computes, an exampl
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -472,13 +473,16 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """The bits of `operand` read as another dtype.
 
-    A narrower dtype adds a last axis, a wider one takes up the last axis.  TypeError for
-    booleans, ValueError if the bits do not fit.
+    A narrower dtype adds a last axis, a wider one takes up the last axis, the first piece in the
+    lowest bits.  An int4 has 4 bits here, whatever it takes in memory.  TypeError for booleans,
+    ValueError if the bits do not fit.
 
     >>> from covector import lax
     >>> print(hex(lax.bitcast_convert_type(1.0, "int32")))
     0x3f800000
     """
+    if new_dtype is None:
+        raise ValueError("bitcast_convert_type: new_dtype must be a dtype; got None")
     new = user_dtype(new_dtype, "bitcast_convert_type")
     return as_array(ops.cast.bitcast_convert_type(operand, new))
 
@@ -490,6 +494,7 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     >>> print(lax.reduce_precision(1.1, exponent_bits=8, mantissa_bits=7))
     1.1015625
     """
+    exponent_bits, mantissa_bits = operator.index(exponent_bits), operator.index(mantissa_bits)
     return ops.cast.reduce_precision(operand, exponent_bits, mantissa_bits)
 
 

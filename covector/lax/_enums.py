@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from covector._base.containers import is_listed
+from covector._base.named_tuple import NamedTuple
 from covector.ir.text import register_value_class
 
 #: ((lhs contracting axes, rhs contracting axes), (lhs batch axes, rhs batch axes)).

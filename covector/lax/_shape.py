@@ -291,6 +291,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     if dtype is not None:
         wanted = user_dtype(dtype, "full")
         if wanted != aval.dtype or aval.weak_type:
+            if isinstance(fill_value, complex) and dtypes.issubdtype(wanted, np.floating):
+                raise TypeError(f"full: {fill_value} is no number of dtype {wanted}")
             fill_value = ops.cast.convert_element_type(fill_value, wanted)
     return as_array(ops.shape.broadcast_to(fill_value, shape))
 

@@ -169,9 +169,10 @@ def dot_product_attention(
     Shapes: query (B, T, N, H); key and value (B, S, K, H), each of whose K heads serves N / K
     query heads; without B, one example.  bias and mask: broadcast to (B, N, T, S); where the mask
     is False, nothing is attended to.  scale: 1 / sqrt(H) by default.  is_causal: no position
-    attends to a later one.  …_seq_lengths: how many positions of each example count.
-    local_window_size: attend to so many positions to the left and right.  return_residual: also
-    log(sum(exp(logits))), of shape (B, T, N).
+    attends to a later one.  …_seq_lengths: how many positions of each example count, int32 of
+    shape (B,).  local_window_size: attend to so many positions to the left and right, or a pair of
+    numbers.  return_residual: also log(sum(exp(logits))), of shape (B, T, N).  ValueError, naming
+    the argument, for ranks, shapes and dtypes that do not fit.
 
     >>> import covector.numpy as cnp
     >>> from covector import nn
@@ -187,6 +188,8 @@ def dot_product_attention(
         q, k, v = q[None], k[None], v[None]
     _check_attention(q, k, v)
     batch, length, heads, width = q.shape
+    queries = _lengths("query_seq_lengths", query_seq_lengths, batch)
+    keys = _lengths("key_value_seq_lengths", key_value_seq_lengths, batch)
     sources, groups = k.shape[1], k.shape[2]
     scale = 1 / np.sqrt(width) if scale is None else scale
     grouped = cnp.reshape(q, (batch, length, groups, heads // groups, width))
@@ -194,18 +197,16 @@ def dot_product_attention(
     logits = cnp.einsum("btkgh,bskh->bkgts", grouped, k, preferred_element_type=wide)
     logits = cnp.reshape(logits, (batch, heads, length, sources)) * scale
     if bias is not None:
-        logits = logits + array_operand("dot_product_attention", bias)
-    allowed = _allowed(mask, is_causal, query_seq_lengths, key_value_seq_lengths,
-                       local_window_size, logits.shape)  # fmt: skip
+        logits = logits + _added("bias", bias)
+    allowed = _allowed(mask, is_causal, queries, keys, local_window_size, logits.shape)
     if allowed is not None:
         logits = cnp.where(allowed, logits, 0.7 * float(cnp.finfo(logits.dtype).min))
     weights = softmax(logits).astype(k.dtype)
     weights = cnp.reshape(weights, (batch, groups, heads // groups, length, sources))
     out = cnp.einsum("bkgts,bskh->btkgh", weights, v)
     out = cnp.reshape(out, (batch, length, heads, v.shape[-1]))
-    if query_seq_lengths is not None:
-        lengths = array_operand("dot_product_attention", query_seq_lengths)
-        valid = cnp.arange(length)[None, :] < lengths[:, None]
+    if queries is not None:
+        valid = cnp.arange(length)[None, :] < queries[:, None]
         out = cnp.where(valid[:, :, None, None], out, 0)
     out = out[0] if single else out
     if not return_residual:
@@ -232,6 +233,29 @@ def _check_attention(q: Any, k: Any, v: Any) -> None:
         )
 
 
+def _lengths(name: str, lengths: Any, batch: int) -> Any:
+    """How many positions of each example count, checked; None for all of them."""
+    if lengths is None:
+        return None
+    lengths = cnp.asarray(lengths)
+    if lengths.shape != (batch,) or lengths.dtype != np.int32:
+        raise ValueError(
+            f"dot_product_attention: {name} must be int32 numbers of shape ({batch},), one for "
+            f"each example; got {lengths.dtype} of shape {lengths.shape}"
+        )
+    return lengths
+
+
+def _added(name: str, x: Any) -> Any:
+    """What broadcasts to (B, N, T, S)."""
+    x = array_operand("dot_product_attention", x)
+    if x.ndim > 4:
+        raise ValueError(
+            f"dot_product_attention: {name} must broadcast to (B, N, T, S); got shape {x.shape}"
+        )
+    return x
+
+
 def _allowed(
     mask: Any, is_causal: bool, queries: Any, sources: Any, window: Any, shape: Any
 ) -> Any:
@@ -240,18 +264,17 @@ def _allowed(
     columns = lax.broadcasted_iota(np.int32, shape[2:], 1)
     parts = []
     if mask is not None:
-        mask = array_operand("dot_product_attention", mask)
+        mask = _added("mask", mask)
         if mask.dtype != np.bool_:
             raise ValueError(f"dot_product_attention: mask must be bool; got {mask.dtype}")
         parts.append(mask)
     if is_causal:
         parts.append(rows >= columns)
     if window is not None:
-        left, right = window if isinstance(window, tuple) else (window, window)
+        left, right = (window, window) if isinstance(window, (int, np.integer)) else window
         parts.append((columns >= rows - left) & (columns <= rows + right))
     for lengths, places in ((queries, rows), (sources, columns)):
         if lengths is not None:
-            lengths = array_operand("dot_product_attention", lengths)
             parts.append((places < lengths[:, None, None])[:, None])
     out = None
     for part in parts:

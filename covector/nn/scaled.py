@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import Any, Final, Literal, NamedTuple, final
+from typing import Any, Final, Literal, final
 
 import ml_dtypes
 import numpy as np
 
 from covector import dtypes, lax, ops
 from covector import numpy as cnp
+from covector._base.named_tuple import NamedTuple
 from covector.api.custom_vjp import custom_vjp
 from covector.lax.scaled import checked_dimensions, real_array, scaled
 from covector.numpy.convert import user_dtype
@@ -101,7 +102,7 @@ def scaled_matmul(
     >>> from covector import nn, numpy as jnp
     >>> x = jnp.ones((1, 2, 4), jnp.float8_e4m3fn)
     >>> scales = jnp.array([[[1, 2], [4, 8]]], jnp.float8_e8m0fnu)
-    >>> print(nn.scaled_matmul(x, x, scales, jnp.ones((1, 2, 1))))
+    >>> print(nn.scaled_matmul(x, x, scales, jnp.ones((1, 2, 2))))
     [[[ 6.  6.]
       [24. 24.]]]
     """
@@ -128,6 +129,11 @@ def _check_shapes(a: Any, b: Any, s: Any, u: Any) -> None:
                 f"scaled_matmul: {name}_scales must have the shape of {name}, but a divisor of "
                 f"its last size; got {shapes}"
             )
+    if s[2] != u[2]:
+        raise ValueError(
+            "scaled_matmul: lhs_scales and rhs_scales must have as many blocks, the last size of "
+            f"both; got {s[2]} and {u[2]} ({shapes})"
+        )
 
 
 def _matmul(a: Any, b: Any, a_scales: Any, b_scales: Any, out: Any) -> Any:

@@ -26,9 +26,19 @@ from numpy.exceptions import ComplexWarning
 
 from covector._base.lazy import lazily as _lazily
 
+#: The edition of the array API standard that the functions follow.
+__array_api_version__ = "2024.12"
+
 with _lazily(globals()):
     from covector.api.public_array import Array as ndarray
     from covector.dtypes import finfo, iinfo
+    from covector.numpy import _arithmetic as _arithmetic
+    from covector.numpy import _at as _at
+    from covector.numpy import _elementwise as _elementwise
+    from covector.numpy import _indexing as _indexing
+    from covector.numpy import _products as _products
+    from covector.numpy import _shape as _shape
+    from covector.numpy import convert as convert
     from covector.numpy import linalg
     from covector.numpy._arithmetic import (
         divmod,
@@ -257,6 +267,7 @@ with _lazily(globals()):
         vsplit,
         vstack,
     )
+    from covector.numpy._namespace import __array_namespace_info__ as __array_namespace_info__
     from covector.numpy._numbers import (
         angle,
         around,

@@ -54,7 +54,7 @@ def log2(x: Any, /) -> Any:
     3.0
     """
     (x,) = promote_inexact(*operands("log2", x))
-    return point.div(point.log(x), number(x, np.log(2)))
+    return _over(point.log(x), np.log(2))
 
 
 def log10(x: Any, /) -> Any:
@@ -65,7 +65,15 @@ def log10(x: Any, /) -> Any:
     3.0
     """
     (x,) = promote_inexact(*operands("log10", x))
-    return point.mul(point.log(x), number(x, 1 / np.log(10)))
+    return _over(point.log(x), np.log(10))
+
+
+def _over(x: Any, value: Any) -> Any:
+    """`x` over a real number, each part by itself."""
+    if not is_kind(x, np.complexfloating):
+        return point.div(x, number(x, value))
+    parts = point.real(x), point.imag(x)
+    return point.complex_(*(point.div(v, number(v, value)) for v in parts))
 
 
 def logaddexp(x1: Any, x2: Any, /) -> Any:

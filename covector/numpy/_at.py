@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import dtypes, ops
+from covector._base.named_tuple import NamedTuple
 from covector.api.arrays import as_array
 from covector.ir.values import typeof
 from covector.numpy import convert
@@ -218,11 +219,21 @@ class IndexedUpdate(NamedTuple):
 
 
 def _scatter(x: Any, index: Any, values: Any, kind: Any, who: str, hints: Hints) -> Any:
-    """`x` with `values` combined at `index`."""
+    """`x` with `values` combined at `index`, in their common type, then of the type of `x`."""
     x, values = as_array(x), asarray(values)
     aval = typeof(x)
     parsed = parse(index, aval.shape)
-    values = _cast_values(x, values, who)
+    common = _common_dtype(aval.dtype, values, who)
+    if kind is Scatter:
+        values = convert.cast(values, aval.dtype)
+    elif aval.dtype != common or aval.dtype != typeof(values).dtype:
+        x, values = convert.cast(x, common, aval.weak_type), convert.cast(values, common)
+    out = _combined(x, parsed, values, kind, who, hints)
+    return convert.cast(out, aval.dtype, aval.weak_type)
+
+
+def _combined(x: Any, parsed: Parsed, values: Any, kind: Any, who: str, hints: Hints) -> Any:
+    aval = typeof(x)
     grid = _Grid(aval.shape, parsed, hints.wrap)
     values = _broadcast_values(values, grid, who)
     if kind is Scatter and hints.mode is None and grid.is_window():
@@ -256,7 +267,9 @@ def _apply(x: Any, index: Any, func: Callable[[Any], Any], hints: Hints) -> Any:
     )
     for k in range(int(numbers.max(initial=0))):
         chosen = ops.pointwise.gt(times, np.int32(k))
-        x = ops.pointwise.where(chosen, _cast_values(x, func(x), "apply"), x)
+        applied = func(x)
+        _common_dtype(aval.dtype, applied, "apply")
+        x = ops.pointwise.where(chosen, convert.cast(applied, aval.dtype), x)
     return x
 
 
@@ -375,9 +388,10 @@ class _Grid:
         return ScatterDimensionNumbers(tuple(windows), tuple(inserted), tuple(self._indexed()))
 
 
-def _cast_values(x: Any, values: Any, who: str) -> Any:
-    dtype = typeof(x).dtype
-    if typeof(values).dtype != dtype and dtypes.result_type(x, values) != dtype:
+def _common_dtype(dtype: Any, values: Any, who: str) -> Any:
+    """The dtype in which elements of `dtype` and `values` meet; warns if it is another one."""
+    common = dtype if typeof(values).dtype == dtype else dtypes.result_type(dtype, values)
+    if common != dtype:
         warnings.warn(
             f".at[].{who}: scatter inputs have incompatible types: cannot safely cast value "
             f"from dtype={typeof(values).dtype} to dtype={dtype} with "
@@ -385,7 +399,7 @@ def _cast_values(x: Any, values: Any, who: str) -> Any:
             FutureWarning,
             stacklevel=5,
         )
-    return convert.cast(values, dtype)
+    return common
 
 
 def _broadcast_values(values: Any, grid: _Grid, who: str) -> Any:

@@ -72,6 +72,8 @@ def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     [3, 5]
     """
     x = array_operand("ediff1d", ary)
+    if x.dtype == np.bool_:
+        raise TypeError("ediff1d: booleans have no differences; convert them to integers first")
     out = diff(ops.shape.reshape(x, (x.size,)))
     parts = [out]
     for value, place in ((to_begin, 0), (to_end, 2)):
@@ -143,7 +145,8 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     4.0
     """
     if x is None:
-        y, dx = promote_inexact(*operands("trapezoid", y, dx))
+        y, dx = operands("trapezoid", y, dx)
+        y, dx = promote_inexact(*promote_inexact(y), dx)
         y = array_operand("trapezoid", y)
         y = ops.shape.move_axis(y, canonical_axis(axis, y.ndim, "trapezoid"), y.ndim - 1)
     else:
@@ -174,6 +177,8 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi)
     [0.0, 0.0, 0.0]
     """
     p = array_operand("unwrap", p)
+    if convert.is_kind(p, np.complexfloating):
+        raise ValueError(f"unwrap: angles must be real; got {typeof(p).str_short()}")
     if not isinstance(period, int) or not convert.is_kind(p, np.integer):
         p = strong(p, dtypes.to_inexact_dtype(dtypes.result_type(p, period)))
     axis = canonical_axis(axis, p.ndim, "unwrap")

@@ -143,7 +143,7 @@ def compress(
 ) -> Any:
     """The slices of `a` along `axis` (None: flattened) where the 1-d `condition` holds.
 
-    While tracing, `size` says how many; missing ones are `fill_value`.
+    While tracing, `size` says how many, at most all; missing ones are `fill_value`.
 
     >>> import covector.numpy as cnp
     >>> cnp.compress(cnp.array([False, True]), cnp.array([[1, 2], [3, 4]]), axis=0).tolist()
@@ -163,6 +163,8 @@ def compress(
         if not isinstance(beyond, Tracer) and np.any(np.asarray(beyond)):
             raise ValueError("compress: condition has true elements beyond the end of the array")
         condition = ops.shape.slice_along(condition, 0, 0, n)
+    if size is not None and not 0 <= size <= n:
+        raise ValueError(f"compress: size must be 0 to {n}, the size of axis {axis}; got {size}")
     (places,) = nonzero(condition, size=size, fill_value=n)
     if size is None:
         return take(a, places, axis=axis)

@@ -7,15 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from covector import dtypes, ops
+from covector import dtypes, ops, runtime
 from covector.api.arrays import as_array
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy.convert import SCALARS, operands, placed, shape_of, strong, user_dtype
-from covector.runtime.array import Array
-from covector.runtime.interchange import from_dlpack as array_from_dlpack
-from covector.runtime.interchange import from_numpy
+from covector.runtime.array import Array, from_numpy
 from covector.trace.tracer import Tracer
 
 
@@ -117,7 +115,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> cnp.from_dlpack(np.arange(3, dtype=np.int32)).tolist()
     [0, 1, 2]
     """
-    return placed(array_from_dlpack(x, None, copy), device)
+    return placed(runtime.interchange.from_dlpack(x, None, copy), device)
 
 
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
@@ -158,7 +156,7 @@ def _as_array(x: Any, dtype: Any, copied: bool) -> Any:
     if isinstance(x, (Array, Tracer)):
         out = x if wanted is None else _in_dtype(x, wanted)
         return ops.shape.copy(x) if copied and out is x and isinstance(x, Array) else out
-    if isinstance(x, SCALARS):
+    if type(x) in SCALARS:
         return as_array(x) if wanted is None else _from_numpy(_scalar(x, wanted), wanted)
     if hasattr(x, "__jax_array__"):
         return _as_array(x.__jax_array__(), dtype, copied)
@@ -324,7 +322,11 @@ def _filled(shape: tuple[int, ...], value: Any, dtype: Any, weak: bool = False) 
         words = _filled((*shape, dtype.words), value, np.dtype(np.uint32))
         return ops.random_bits.random_wrap(words, dtype.impl)
     if isinstance(value, SCALARS):
-        value = value if weak and typeof(value).dtype == dtype else _scalar(value, dtype)
+        if convert.is_kind(dtype, np.floating):
+            if isinstance(value, complex):
+                raise TypeError(f"full: {value} is no number of dtype {dtype}")
+            value = float(value)  # integers beyond the default one, too
+        value = convert.cast(value, dtype, weak)
     if typeof(value).dtype != dtype or typeof(value).weak_type != weak:
         value = ops.cast.convert_element_type(value, dtype, weak)
     if convert.broadcast_shapes("full", typeof(value).shape, shape) != shape:

@@ -8,9 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from covector import dtypes
+from covector import numpy as cnp
 from covector.ir.values import typeof
-from covector.numpy import convert
-from covector.numpy._creation import array
 from covector.runtime.array import Array
 from covector.trace.tracer import Tracer
 
@@ -21,7 +20,7 @@ class _ScalarType(type):
     dtype: np.dtype
 
     def __call__(cls, x: Any = 0) -> Any:
-        return array(x, dtype=cls.dtype)
+        return cnp.array(x, dtype=cls.dtype)
 
     def __hash__(cls) -> int:
         return hash(cls.dtype.type)
@@ -164,7 +163,7 @@ def iscomplexobj(x: Any) -> bool:
         return False
     if isinstance(x, (list, tuple)):
         return np.iscomplexobj(x)
-    return convert.is_kind(x, np.complexfloating)
+    return cnp.convert.is_kind(x, np.complexfloating)
 
 
 def isrealobj(x: Any) -> bool:

@@ -10,11 +10,12 @@ import math
 import operator
 import string
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import ops
+from covector._base.named_tuple import NamedTuple
 from covector.api.arrays import as_array
 from covector.ir.values import typeof
 from covector.numpy import convert

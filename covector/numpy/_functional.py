@@ -32,7 +32,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, arr: Any, *args: Any
     axis = canonical_axis(axis, x.ndim, "apply_along_axis")
     function = lambda v: func1d(v, *args, **kwargs)  # noqa: E731
     for _ in range(x.ndim - axis - 1):
-        function = vmap(function, in_axes=1, out_axes=-1)
+        function = vmap(function, in_axes=-1, out_axes=-1)  # the last axis outermost, and last
     for _ in range(axis):
         function = vmap(function, in_axes=0, out_axes=0)
     return function(x)

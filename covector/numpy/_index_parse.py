@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import dtypes
 from covector._base import errors
+from covector._base.named_tuple import NamedTuple
 from covector.ir.values import typeof
 from covector.runtime.array import Array
 from covector.trace.tracer import Tracer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -11,12 +11,20 @@ from covector import ops
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy._index_parse import Int, Many, NewAxis, Parsed, Range, parse
-from covector.numpy.convert import array_operand, broadcast_to, cast, operands
+from covector.numpy.convert import (
+    array_operand,
+    broadcast_to,
+    cast,
+    is_kind,
+    number,
+    operands,
+)
 from covector.ops.gather import GatherDimensionNumbers, GatherScatterMode
 from covector.runtime.eager import eager
 from covector.trace.tracer import Tracer
 
 point = ops.pointwise
+_LONG: Final = np.dtype(np.int64)
 
 
 def getitem(
@@ -119,14 +127,27 @@ def wrapped(positions: Any, size: int, wrap: bool = True) -> Any:
 
 def stack_positions(positions: Sequence[Any]) -> Any:
     """Positions for several axes as one array with a last axis that names the axis."""
-    arrays = convert.promote(*positions)
+    arrays = _alike(positions)
     return ops.shape.stack(arrays, typeof(arrays[0]).ndim)
+
+
+def _alike(positions: Sequence[Any]) -> tuple[Any, ...]:
+    """Positions in one integer type: uint64 has none in common with signed ones but what it is
+    cut to, which is still out of bounds."""
+    arrays = convert.promote(*positions)
+    if is_kind(arrays[0], np.integer):
+        return arrays
+    last = np.iinfo(_LONG).max
+    return tuple(
+        cast(point.min_(p, number(p, last)) if is_kind(p, np.unsignedinteger) else p, _LONG)
+        for p in positions
+    )
 
 
 def _one(x: Any, axes: Sequence[int], positions: Sequence[Any]) -> Any:
     """The slice of `x` at one position of each of some axes, clamped."""
     shape = typeof(x).shape
-    at = dict(zip(axes, convert.promote(*positions), strict=True))
+    at = dict(zip(axes, _alike(positions), strict=True))
     zero = np.zeros((), typeof(next(iter(at.values()))).dtype)
     starts = [at.get(axis, zero) for axis in range(len(shape))]
     sizes = [1 if axis in at else n for axis, n in enumerate(shape)]
@@ -237,6 +258,8 @@ def take(
         raise ValueError(f"take: indices must have an integer type; got {typeof(indices).dtype}")
     if mode == "raise":
         raise NotImplementedError("The 'raise' mode of take is not supported.")
+    if not a.shape[axis] and typeof(indices).size:
+        raise IndexError(f"take: axis {axis} of {typeof(a).str_short()} has nothing to take")
     if mode == "wrap":
         indices, mode = _modulo(indices, a.shape[axis]), "promise_in_bounds"
     elif mode not in (None, "fill", "clip"):

@@ -253,7 +253,8 @@ def delete(
     """`arr` without the slices at the places `obj` along `axis` (None: flattened).
 
     `obj`: an integer, integers, a mask, or a slice.  A traced integer is clipped; traced integers
-    need `assume_unique_indices`, for they decide the shape.
+    need `assume_unique_indices`, for they decide the shape.  IndexError for places out of bounds,
+    ValueError for one that is.
 
     >>> import covector.numpy as cnp
     >>> cnp.delete(cnp.array([1, 2, 3]), 1).tolist()
@@ -281,10 +282,11 @@ def delete(
     else:
         if places.dtype.kind not in "iu" and places.size:
             raise ValueError(f"delete: places must be integers; got {places.dtype}")
-        places = places.reshape(-1).astype(np.int64)
-        places = np.where(places < 0, places + n, places)
-        places = np.clip(places, 0, n - 1) if np.ndim(obj) == 0 else places[places < n]
-        keep[places[places >= 0]] = False
+        wrong = places[(places < -n) | (places >= n)]
+        if wrong.size:
+            error = IndexError if places.ndim else ValueError
+            raise error(f"delete: {wrong[0]} is out of bounds for {n} slices along axis {axis}")
+        keep[places.astype(np.int64)] = False
     return getitem(x, (*(slice(None),) * axis, np.flatnonzero(keep).astype(np.int32)))
 
 

@@ -55,7 +55,9 @@ def signbit(x: Any, /) -> Any:
     if not is_kind(x, np.floating):
         signed = is_kind(x, np.signedinteger)
         return point.lt(x, number(x, 0)) if signed else point.ne(x, x)
-    whole = _FORMATS[aval.dtype][2]
+    if aval.dtype not in _FORMATS:
+        x = cast(x, np.dtype(np.float32))
+    whole = _FORMATS[typeof(x).dtype][2]
     return point.lt(ops.cast.bitcast_convert_type(x, whole), whole.type(0))
 
 
@@ -128,7 +130,7 @@ def angle(z: Any, deg: bool = False) -> Any:
     if is_kind(z, np.complexfloating):
         out = point.atan2(point.imag(z), point.real(z))
     else:
-        (x,) = promote_inexact(z)
+        x = z if is_kind(z, np.floating) else cast(z, dtypes.default_float())
         out = select(signbit(x), number(x, np.pi), number(x, 0))
         out = select(point.ne(x, x), x, out)
     return point.mul(out, like(out, 180 / np.pi)) if deg else out
@@ -243,6 +245,9 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
     if is_kind(x, np.complexfloating):
         raise TypeError("frexp does not support complex-valued inputs")
     dtype = typeof(x).dtype
+    if dtype not in _FORMATS:
+        rest, exponent = frexp(convert.strong(x, np.dtype(np.float32)))
+        return cast(rest, dtype), exponent
     mantissa, bias, whole = _FORMATS[dtype]
     # Subnormal numbers have no exponent of their own: scale them up first.
     tiny = point.lt(point.abs_(x), number(x, float(dtypes.finfo(dtype).tiny)))
@@ -277,6 +282,8 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
     x1 = convert.strong(x1, typeof(x1).dtype)
     x1, n = broadcast("ldexp", x1, cast(x2, np.dtype(np.int32)))
     dtype = typeof(x1).dtype
+    if dtype not in _FORMATS:
+        return cast(ldexp(cast(x1, np.dtype(np.float32)), n), dtype)
     bias = _FORMATS[dtype][1]
     limit = 3 * bias
     n = point.clamp(np.int32(-limit), n, np.int32(limit))
@@ -310,6 +317,8 @@ def spacing(x: Any, /) -> Any:
     if is_kind(x, np.complexfloating):
         raise ValueError("spacing is not defined for complex inputs")
     (x,) = promote_inexact(x)
+    if typeof(x).dtype not in _FORMATS:
+        raise NotImplementedError(f"spacing: of {typeof(x).dtype}, only of 16 bits or more")
     x = convert.strong(x, typeof(x).dtype)
     away = select(signbit(x), number(x, -np.inf), number(x, np.inf))
     out = point.sub(point.nextafter(x, away), x)

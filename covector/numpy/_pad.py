@@ -110,13 +110,15 @@ def _constant(x: Any, widths: Widths, values: Any) -> Any:
     (values,) = operands("pad", values)
     if not typeof(values).shape:
         value = cast(values, x.dtype)
-        return ops.shape.pad(strong(x, x.dtype), value, [(a, b, 0) for a, b in widths])
+        out = ops.shape.pad(strong(x, x.dtype), value, [(a, b, 0) for a, b in widths])
+        return cast(out, x.dtype, typeof(x).weak_type)
+    weak = typeof(x).weak_type
     pairs = _pairs(values, x.ndim, "constant_values")
     for axis, ((before, after), (low, high)) in enumerate(zip(widths, pairs, strict=True)):
         for config, value in (((before, 0, 0), low), ((0, after, 0), high)):
             config = [config if d == axis else (0, 0, 0) for d in range(x.ndim)]
             x = ops.shape.pad(x, cast(value, x.dtype), config)
-    return x
+    return cast(x, x.dtype, weak)
 
 
 # What goes before and after along one axis: (x, axis, before, after, option) -> (left, right)

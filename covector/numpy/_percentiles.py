@@ -234,6 +234,7 @@ def _of_rows(x: Any, share: Any, method: str, skip_nan: bool, weights: Any) -> A
         if skip_nan
         else ops.shape.broadcast_in_dim(some, full, rows)
     )
+    nothing = point.or_(nothing, point.ne(shares, shares))
     return convert.select(nothing, number(found, np.nan), found)
 
 
@@ -291,5 +292,6 @@ def _shaped(
     if share.ndim:
         found = ops.shape.move_axis(found, rank, 0)
     if keepdims:
-        found = ops.shape.expand_dims(found, [d + share.ndim for d in sorted(axes)])
+        kept = sorted(axes) if shape else (0,)  # a scalar counts as an array of one element
+        found = ops.shape.expand_dims(found, [d + share.ndim for d in kept])
     return found

@@ -21,6 +21,7 @@ from covector.numpy.convert import (
     promote_numeric,
     strong,
 )
+from covector.numpy.factors import eigvals
 
 point = ops.pointwise
 
@@ -164,8 +165,8 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 def poly(seq_of_zeros: Any) -> Any:
-    """The polynomial with the given zeros (of a matrix: its characteristic polynomial is not there
-    yet, NotImplementedError).
+    """The polynomial with the given zeros; of a square matrix its characteristic polynomial, whose
+    zeros are the eigenvalues: complex.
 
     >>> import covector.numpy as cnp
     >>> cnp.poly(cnp.array([1.0, 2.0])).tolist()
@@ -174,9 +175,11 @@ def poly(seq_of_zeros: Any) -> Any:
     (zeros,) = promote_inexact(*operands("poly", seq_of_zeros))
     zeros = array_operand("poly", zeros)
     if zeros.ndim == 2 and zeros.shape[0] == zeros.shape[1] and zeros.size:
-        raise NotImplementedError("poly: the characteristic polynomial needs eigenvalues")
+        zeros = eigvals(zeros)
     if zeros.ndim > 1:
         raise ValueError("input must be 1d or non-empty square 2d array.")
+    if not zeros.size:
+        return ops.shape.full((), 1, zeros.dtype)
     zeros = ops.shape.reshape(zeros, (zeros.size,))
     out = ops.shape.full((1,), 1, zeros.dtype)
     for z in ops.shape.split(zeros, (1,) * zeros.size):

@@ -14,7 +14,7 @@ from covector.api.arrays import as_array
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy._creation import asarray
-from covector.numpy.convert import is_kind, number, operands, shape_of, strong, user_dtype
+from covector.numpy.convert import is_kind, like, number, operands, shape_of, strong, user_dtype
 
 point = ops.pointwise
 INT = np.dtype(np.int32)
@@ -171,11 +171,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         raise TypeError(f"unravel_index: indices must be integers; got {flat.dtype}")
     sizes = shape_of(shape, "unravel_index")
     total = math.prod(sizes)
-    flat = point.where(point.lt(flat, number(flat, 0)), point.add(flat, number(flat, total)), flat)
-    flat = point.clamp(number(flat, 0), flat, number(flat, max(total - 1, 0)))
+    flat = point.where(point.lt(flat, like(flat, 0)), point.add(flat, like(flat, total)), flat)
+    flat = point.clamp(like(flat, 0), flat, like(flat, max(total - 1, 0)))
     out: list[Any] = []
     for n in reversed(sizes):
-        size = number(flat, max(n, 1))
+        size = like(flat, max(n, 1))
         out.insert(0, point.rem(flat, size))
         flat = point.div(flat, size)
     return tuple(out)
@@ -203,7 +203,7 @@ def ravel_multi_index(
     arrays = [asarray(x) for x in operands("ravel_multi_index", *multi_index)]
     for x in arrays:
         if not is_kind(x, np.integer):
-            raise TypeError("only int indices permitted")
+            raise ValueError(f"ravel_multi_index: positions must be integers; got {x.dtype}")
     if order not in ("C", "F"):
         raise ValueError(f"invalid order: {order!r}. Expected 'C' or 'F'")
     wanted = user_dtype(dtype, "ravel_multi_index") or dtypes.default_int()

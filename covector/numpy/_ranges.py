@@ -251,7 +251,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     [[1.0, 0.0], [1.0, 1.0]]
     """
     shape = shape_of((N, N if M is None else M), "tri")
-    wanted = user_dtype(dtype, "tri") or dtypes.default_float()
+    wanted = user_dtype(dtype, "tri") or np.dtype(np.float32)
     return strong(below_diagonal(shape, k), wanted)
 
 

@@ -35,8 +35,15 @@ def masked(who: str, x: Any, where: Any, neutral: Any) -> Any:
     """`x` with the neutral element where `where`, broadcast to it, does not hold."""
     if where is None:
         return x
+    return convert.select(where_mask(who, where), x, convert.number(x, neutral))
+
+
+def where_mask(who: str, where: Any) -> Any:
+    """The argument `where`, which must be of booleans."""
     (where,) = operands(who, where)
-    return convert.select(nonzero_mask(where), x, convert.number(x, neutral))
+    if typeof(where).dtype != np.bool_:
+        raise ValueError(f"{who}: where must be None or booleans; got {typeof(where).str_short()}")
+    return where
 
 
 def _combined(result: Any, initial: Any, combine: Callable[[Any, Any], Any], who: str) -> Any:
@@ -286,6 +293,7 @@ def _logical(
 ) -> Any:
     convert.refuse_out(who, out)
     x = nonzero_mask(array_operand(who, a))
+    x = convert.cast(x, np.dtype(bool))  # not weakly typed
     axes = canonical_axes(axis, typeof(x).ndim, who)
     return kept(reduce(masked(who, x, where, neutral), axes), axes, keepdims)
 
@@ -358,7 +366,7 @@ def cumulative_sum(
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The running product along `axis`; see `cumulative_sum`.
+    """The running product along `axis`, in the dtype of `x`; see `cumulative_sum`.
 
     >>> import covector.numpy as cnp
     >>> cnp.cumulative_prod(cnp.array([2, 3]), include_initial=True).tolist()
@@ -378,7 +386,7 @@ def _from_initial(
             raise ValueError(f"{who}: The input array has rank {x.ndim}, but an axis was not given")
         axis = 0
     axis = canonical_axis(axis, x.ndim, who)
-    wanted = user_dtype(dtype, who) or sum_dtype(x.dtype, who)
+    wanted = user_dtype(dtype, who) or sum_dtype(x.dtype, who, promote=who == "cumulative_sum")
     out = scan(x, axis, wanted)
     if not include_initial:
         return out

@@ -66,6 +66,8 @@ def repeat(
 def _repeated(x: Any, repeats: Any, axis: int, total: int | None) -> Any:
     n = x.shape[axis]
     given = typeof(repeats)
+    if given.size and convert.is_kind(given.dtype, np.inexact):
+        raise TypeError(f"repeat: repeats must be integers; got {given.str_short()}")
     if given.ndim > 1 or given.size not in (1, n):
         raise ValueError(
             f"repeat: repeats must be a scalar or have one number for each of the {n} slices "

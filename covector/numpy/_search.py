@@ -240,7 +240,8 @@ def bincount(
     if length is None:
         numbers = convert.concrete(x, "the length of the result of bincount: use its argument "
                                    "`length`")  # fmt: skip
-        length = max(minlength, int(numbers.max(initial=-1)) + 1)
+        greatest = int(numbers.max()) if numbers.size else -1
+        length = max(minlength, greatest + 1)
     length = operator.index(length)
     if weights is None:
         weights = ops.shape.full(x.shape, 1, dtypes.default_int())

@@ -6,11 +6,12 @@ Sizes of results depend on values; while tracing the argument `size` gives them.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import dtypes, ops
+from covector._base.named_tuple import NamedTuple
 from covector.ir.values import typeof
 from covector.numpy import convert
 from covector.numpy._choice import nonzero
@@ -67,7 +68,8 @@ def unique(
     """The distinct elements (or slices along `axis`) in order.
 
     On request also: where each occurs first, the place of every element among them, how often each
-    occurs.  size: how many, the rest filled with `fill_value` (the least element by default).
+    occurs.  size: how many, the rest filled with `fill_value` (the least element by default: a
+    ValueError if there is none).
 
     >>> import covector.numpy as cnp
     >>> cnp.unique(cnp.array([3, 1, 1])).tolist()
@@ -94,6 +96,11 @@ def _unique(x: Any, axis: int | None, equal_nan: bool, size: int | None, fill: A
     first = _first_of_runs(ordered, equal_nan)
     if size is None and not n:
         size = 0
+    if size and not n and fill is None:
+        raise ValueError(
+            f"unique: {typeof(x).str_short()} has no element to fill size={size} places with: give "
+            "fill_value"
+        )
     (starts,) = nonzero(first, size=size, fill_value=n)
     count = typeof(starts).size
     missing = point.ge(starts, number(starts, n))
@@ -290,6 +297,8 @@ def intersect1d(
 ) -> Any:
     """The distinct elements that both arrays have; on request where each first occurs in both.
 
+    size: how many, the rest filled with `fill_value` (by default the least that both have, or 0).
+
     >>> import covector.numpy as cnp
     >>> cnp.intersect1d(cnp.array([1, 2, 3]), cnp.array([3, 2])).tolist()
     [2, 3]
@@ -299,16 +308,12 @@ def intersect1d(
     order1, sorted1 = _sorted_rows(first)
     order2, sorted2 = _sorted_rows(second)
     mask = point.and_(_first_of_runs(sorted1, False), _among(sorted1, sorted2))
-    n = first.size
-    (places,) = nonzero(mask, size=size, fill_value=n)
-    missing = point.ge(places, number(places, n))
-    found = take(sorted1, places, mode="clip") if n else sorted1
-    values = _with_fill(found, missing, fill_value)
+    found = _chosen("intersect1d", sorted1, mask, size, fill_value)
     if not return_indices:
-        return values
-    in1 = _index_or_size(order1, places, missing)
-    in2 = _index_or_size(order2, searchsorted(sorted2, found), missing)
-    return values, in1, in2
+        return found.values
+    in1 = _index_or_size(order1, found.places, found.missing)
+    in2 = _index_or_size(order2, searchsorted(sorted2, found.values), found.missing)
+    return found.values, in1, in2
 
 
 def _index_or_size(order: Any, places: Any, missing: Any) -> Any:
@@ -333,20 +338,37 @@ def setdiff1d(
     """
     first, second = _flat("setdiff1d", ar1, ar2)
     absent = isin(first, second, invert=True)
-    if assume_unique:
-        return _chosen(first, absent, size, fill_value)
-    (ordered, absent) = ops.sort.sort([first, absent], 0)
-    return _chosen(ordered, point.and_(_first_of_runs(ordered, True), absent), size, fill_value)
+    values = ops.shape.reshape(array_operand("setdiff1d", ar1), (typeof(first).size,))
+    fill = 0 if fill_value is None else fill_value
+    if not assume_unique:
+        (values, absent) = ops.sort.sort([values, absent], 0)
+        absent = point.and_(_first_of_runs(values, True), absent)
+    return _chosen("setdiff1d", values, absent, size, fill).values
 
 
-def _chosen(x: Any, mask: Any, size: int | None, fill: Any) -> Any:
-    n = typeof(x).size
+class _Chosen(NamedTuple):
+    """The elements that a mask chose, where they were, and which of them are filled in."""
+
+    values: Any
+    places: Any
+    missing: Any
+
+
+def _chosen(who: str, x: Any, mask: Any, size: int | None, fill: Any) -> _Chosen:
+    """fill: None for the first that is chosen, or 0 if none is."""
+    n, dtype = typeof(x).size, typeof(x).dtype
     (places,) = nonzero(mask, size=size, fill_value=n)
-    if not n:
-        return ops.shape.full((typeof(places).size,), 0 if fill is None else fill, typeof(x).dtype)
-    fill = cast(array_operand("setdiff1d", 0 if fill is None else fill), typeof(x).dtype)
     missing = point.ge(places, number(places, n))
-    return convert.select(missing, fill, take(x, places, mode="clip"))
+    found = take(x, places, mode="clip") if n else ops.shape.full(typeof(places).shape, 0, dtype)
+    if not typeof(found).size or size is None:
+        return _Chosen(found, places, missing)
+    if fill is None:
+        first, none = (ops.shape.slice_along(v, 0, 0, 1) for v in (found, missing))
+        fill = convert.select(none, number(first, 0), first)
+    else:
+        fill = cast(array_operand(who, fill), dtype)
+    fill = ops.shape.broadcast_to(fill, typeof(found).shape)
+    return _Chosen(convert.select(missing, fill, found), places, missing)
 
 
 def setxor1d(
@@ -359,6 +381,8 @@ def setxor1d(
 ) -> Any:
     """The distinct elements that just one of the arrays has.
 
+    size: how many, the rest filled with `fill_value` (by default the least of them, or 0).
+
     >>> import covector.numpy as cnp
     >>> cnp.setxor1d(cnp.array([1, 2]), cnp.array([2, 3])).tolist()
     [1, 3]
@@ -370,4 +394,5 @@ def setxor1d(
         [isin(first, second, invert=True), isin(second, first, invert=True)], 0
     )
     ordered, lonely = ops.sort.sort([both, lonely], 0)
-    return _chosen(ordered, point.and_(_first_of_runs(ordered, True), lonely), size, fill_value)
+    mask = point.and_(_first_of_runs(ordered, True), lonely)
+    return _chosen("setxor1d", ordered, mask, size, fill_value).values

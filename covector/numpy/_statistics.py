@@ -13,8 +13,7 @@ from covector.ir.values import typeof
 from covector.numpy import _reductions as reductions
 from covector.numpy import convert
 from covector.numpy._arithmetic import safe_sqrt
-from covector.numpy._elementwise import nonzero_mask
-from covector.numpy._reductions import kept, masked
+from covector.numpy._reductions import kept, masked, where_mask
 from covector.numpy.convert import (
     array_operand,
     canonical_axes,
@@ -50,8 +49,7 @@ def _count(x: Any, axes: tuple[int, ...], where: Any, dtype: Any, who: str) -> A
     """How many elements there are over `axes`: a number, or an array if `where` chooses."""
     if where is None:
         return dtypes.to_real_dtype(dtype).type(math.prod([x.shape[d] for d in axes]))
-    (where,) = operands(who, where)
-    mask = convert.broadcast_to(nonzero_mask(where), x.shape)
+    mask = convert.broadcast_to(where_mask(who, where), x.shape)
     return ops.reduce.reduce_sum(strong(mask, dtypes.to_real_dtype(dtype)), axes)
 
 
@@ -433,8 +431,7 @@ def _present(who: str, a: Any, where: Any) -> Any:
     present = point.eq(x, x)
     if where is None:
         return present
-    (where,) = operands(who, where)
-    return point.and_(*convert.broadcast(who, present, nonzero_mask(where)))
+    return point.and_(*convert.broadcast(who, present, where_mask(who, where)))
 
 
 def nanvar(

@@ -101,7 +101,9 @@ def promote(*args: Any) -> tuple[Any, ...]:
         if aval.dtype is not first.dtype or aval.weak_type != first.weak_type:
             break
     else:
-        return args
+        # Booleans that met a Python number are weakly typed, but no boolean is a Python number.
+        if not first.weak_type or len(args) == 1 or first.dtype != np.bool_:
+            return args
     dtype, weak = _common_dtype(args, avals)
     return tuple([_cast(x, a, dtype, weak) for x, a in zip(args, avals, strict=True)])
 
@@ -139,10 +141,10 @@ def promote_inexact(*args: Any) -> tuple[Any, ...]:
 
 
 def promote_numeric(*args: Any) -> tuple[Any, ...]:
-    """`args` brought to their common dtype, booleans to the default integer."""
+    """`args` brought to their common dtype, booleans to int32."""
     args = promote(*args)
     if typeof(args[0]).dtype == np.bool_:
-        return tuple([cast(x, dtypes.default_int()) for x in args])
+        return tuple([cast(x, np.dtype(np.int32)) for x in args])
     return args
 
 
@@ -165,6 +167,9 @@ def _cast(x: Any, aval: ShapedArray, dtype: Any, weak: bool) -> Any:
         return dtype.type(x)
     if isinstance(x, int) and not isinstance(x, bool) and _fits(x, dtype):
         return dtype.type(x)
+    if is_kind(dtype, np.integer) and is_kind(aval.dtype, np.floating):
+        # NaN is 0, and what is too large the greatest, as when arrays are converted.
+        return ops.cast.ConvertElementType(dtype).numpy(np.asarray(x, aval.dtype))[()]
     # An integer that does not fit wraps round; one beyond the default integer is refused.
     with np.errstate(all="ignore"):
         return np.asarray(x, aval.dtype).astype(dtype)[()]
@@ -262,7 +267,9 @@ def _check_rank_promotion(who: str, shapes: Sequence[tuple[int, ...]]) -> None:
     warnings.warn(message, stacklevel=4)
 
 
-broadcast_to = ops.shape.broadcast_to
+def broadcast_to(x: Any, shape: Sequence[int]) -> Any:
+    """`x` broadcast to `shape` by NumPy's rule; itself if it has that shape."""
+    return x if typeof(x).shape == tuple(shape) else ops.shape.broadcast_to(x, shape)
 
 
 def select(condition: Any, x: Any, y: Any) -> Any:

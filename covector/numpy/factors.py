@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 from covector import dtypes, ops
+from covector._base.named_tuple import NamedTuple
 from covector.lax import linalg as lax_linalg
 from covector.numpy import convert
 from covector.numpy.convert import ShapeError, array_operand

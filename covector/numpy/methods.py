@@ -1,36 +1,21 @@
 """The operators and methods that the wiring installs on arrays and tracers.
 
-Binary operators return NotImplemented for foreign operands, so that Python asks the other side.
+What they call is loaded with the first call.  Binary operators return NotImplemented for foreign
+operands, so that Python asks the other side.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from operator import attrgetter
+from typing import Any, final
 
 import numpy as np
 
 from covector import dtypes, ops
-from covector.api.arrays import device_put
-from covector.numpy import (
-    _arithmetic,
-    _at,
-    _choice,
-    _creation,
-    _diagonals,
-    _elementwise,
-    _indexing,
-    _numbers,
-    _products,
-    _reductions,
-    _repeat,
-    _search,
-    _shape,
-    _sorting,
-    _statistics,
-    convert,
-)
+from covector import numpy as cnp
 from covector.runtime import array as arrays
 from covector.runtime.array import Array
 from covector.trace.tracer import Tracer
@@ -40,72 +25,112 @@ API_VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 _OPERANDS = (Array, Tracer, np.ndarray, np.generic, bool, int, float, complex)
 
 
-def _plain(function: Any) -> Any:
-    """A function without its own learning: operators learn for themselves."""
-    return getattr(function, "__wrapped__", function)
+@final
+class Later:
+    """A method or property of classes that is found when first wanted, and then takes its place."""
+
+    __slots__ = ("find", "name")
+
+    def __init__(self, name: str, find: Callable[[], Any]) -> None:
+        self.name, self.find = name, find
+
+    def __get__(self, x: Any, cls: type) -> Any:
+        found = self.find()
+        for kind in cls.__mro__:
+            if vars(kind).get(self.name) is self:
+                setattr(kind, self.name, found)
+        return found.__get__(x, cls)
 
 
-def _forward(function: Callable[[Any, Any], Any], name: str) -> Any:
-    function = _plain(function)
+def _named(function: str) -> Callable[[], Any]:
+    """What gives this function of the room, without its learning: operators learn themselves."""
+    find = attrgetter(function)
+
+    def plain() -> Any:
+        found = find(cnp)
+        return getattr(found, "__wrapped__", found)
+
+    return plain
+
+
+def _forward(function: str, name: str) -> Any:
+    find = _named(function)
 
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
-            return function(self, other)
+            return find()(self, other)
         if hasattr(other, "__jax_array__"):
-            return function(self, other.__jax_array__())
+            return find()(self, other.__jax_array__())
         return NotImplemented
 
     operator.__name__ = operator.__qualname__ = name
     return operator
 
 
-def _reflected(function: Callable[[Any, Any], Any], name: str) -> Any:
-    function = _plain(function)
+def _reflected(function: str, name: str) -> Any:
+    find = _named(function)
 
     def operator(self: Any, other: Any) -> Any:
         if isinstance(other, _OPERANDS):
-            return function(other, self)
+            return find()(other, self)
         if hasattr(other, "__jax_array__"):
-            return function(other.__jax_array__(), self)
+            return find()(other.__jax_array__(), self)
         return NotImplemented
+
+    operator.__name__ = operator.__qualname__ = name
+    return operator
+
+
+def _unary(function: str, name: str) -> Any:
+    find = _named(function)
+
+    def operator(self: Any) -> Any:
+        return find()(self)
 
     operator.__name__ = operator.__qualname__ = name
     return operator
 
 
 _ARITHMETIC = {
-    "add": _elementwise.add,
-    "sub": _elementwise.subtract,
-    "mul": _elementwise.multiply,
-    "truediv": _elementwise.divide,
-    "floordiv": _arithmetic.floor_divide,
-    "mod": _arithmetic.remainder,
-    "divmod": _arithmetic.divmod,
-    "pow": _arithmetic.power,
-    "matmul": _products.matmul,
-    "and": _elementwise.bitwise_and,
-    "or": _elementwise.bitwise_or,
-    "xor": _elementwise.bitwise_xor,
-    "lshift": _elementwise.left_shift,
-    "rshift": _elementwise.right_shift,
+    "add": "_elementwise.add",
+    "sub": "_elementwise.subtract",
+    "mul": "_elementwise.multiply",
+    "truediv": "_elementwise.divide",
+    "floordiv": "_arithmetic.floor_divide",
+    "mod": "_arithmetic.remainder",
+    "divmod": "_arithmetic.divmod",
+    "pow": "_arithmetic.power",
+    "matmul": "_products.matmul",
+    "and": "_elementwise.bitwise_and",
+    "or": "_elementwise.bitwise_or",
+    "xor": "_elementwise.bitwise_xor",
+    "lshift": "_elementwise.left_shift",
+    "rshift": "_elementwise.right_shift",
 }
 _COMPARISONS = {
-    "eq": _elementwise.equal,
-    "ne": _elementwise.not_equal,
-    "lt": _elementwise.less,
-    "le": _elementwise.less_equal,
-    "gt": _elementwise.greater,
-    "ge": _elementwise.greater_equal,
+    "eq": "_elementwise.equal",
+    "ne": "_elementwise.not_equal",
+    "lt": "_elementwise.less",
+    "le": "_elementwise.less_equal",
+    "gt": "_elementwise.greater",
+    "ge": "_elementwise.greater_equal",
 }
 _UNARY = {
-    "neg": _elementwise.negative,
-    "pos": _elementwise.positive,
-    "abs": _elementwise.abs,
-    "invert": _elementwise.bitwise_not,
+    "neg": "_elementwise.negative",
+    "pos": "_elementwise.positive",
+    "abs": "_elementwise.abs",
+    "invert": "_elementwise.bitwise_not",
 }
+#: Methods that are functions of the room under the same name.
+_FUNCTIONS = (
+    "all", "any", "argmax", "argmin", "argpartition", "argsort", "choose", "conj", "conjugate",
+    "cumprod", "cumsum", "diagonal", "dot", "max", "mean", "min", "nonzero", "prod", "ptp",
+    "ravel", "repeat", "round", "searchsorted", "sort", "squeeze", "std", "sum", "swapaxes",
+    "take", "trace", "var",
+)  # fmt: skip
 
 
-def _equality(function: Callable[[Any, Any], Any], name: str) -> Any:
+def _equality(function: str, name: str) -> Any:
     compare = _forward(function, name)
 
     def operator(self: Any, other: Any) -> Any:
@@ -122,7 +147,7 @@ def _equality(function: Callable[[Any, Any], Any], name: str) -> Any:
 
 
 def _getitem(self: Any, item: Any) -> Any:
-    return _indexing.getitem(self, item)
+    return cnp._indexing.getitem(self, item)
 
 
 def _setitem(self: Any, i: Any, x: Any) -> None:
@@ -154,7 +179,7 @@ def _to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on a device or in a sharding."""
     if stream is not None:
         raise NotImplementedError("to_device: the argument `stream` is not supported")
-    return device_put(self, device)
+    return cnp.convert.placed(self, device)
 
 
 def _contains(self: Any, other: Any) -> Any:
@@ -162,7 +187,7 @@ def _contains(self: Any, other: Any) -> Any:
         raise ValueError(
             f"`in` asks a 1-d array for an element; got shape {self.shape}: use any(x == y)"
         )
-    return _reductions.any(_elementwise.equal(self, other))
+    return cnp.any(cnp.equal(self, other))
 
 
 def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
@@ -175,10 +200,10 @@ def _array_namespace(self: Any, *, api_version: str | None = None) -> Any:
 
 
 def _round(self: Any, ndigits: int | None = None) -> Any:
-    out = _numbers.round(self, ndigits or 0)
+    out = cnp.round(self, ndigits or 0)
     # Without a number of digits Python's round gives an integer.
-    if ndigits is None and convert.is_kind(self, np.floating):
-        return convert.strong(out, dtypes.default_int())
+    if ndigits is None and cnp.convert.is_kind(self, np.floating):
+        return cnp.convert.strong(out, dtypes.default_int())
     return out
 
 
@@ -187,36 +212,36 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
 
 def _astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The array in another dtype."""
-    return _creation.astype(self, dtype, copy=copy, device=device)
+    return cnp.astype(self, dtype, copy=copy, device=device)
 
 
 def _clip(self: Any, min: Any = None, max: Any = None) -> Any:
     """The elements within [min, max]."""
-    return _numbers.clip(self, min, max)
+    return cnp.clip(self, min, max)
 
 
 def _copy(self: Any) -> Any:
     """A copy of the array."""
-    return _creation.array(self, copy=True)
+    return cnp.array(self, copy=True)
 
 
 def _flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     """The elements as one axis."""
-    return _shape.ravel(self, order, out_sharding=out_sharding)
+    return cnp.ravel(self, order, out_sharding=out_sharding)
 
 
 def _reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
     """The same elements in another shape: `x.reshape(2, -1)` or `x.reshape((2, -1))`."""
     shape = args[0] if len(args) == 1 else args
-    return convert.placed(_shape.reshaped(self, shape, order), None, out_sharding)
+    return cnp.convert.placed(cnp._shape.reshaped(self, shape, order), None, out_sharding)
 
 
 def _transpose(self: Any, *args: Any) -> Any:
     """The axes reversed, or in the given order: `x.transpose(1, 0)`, `x.transpose((1, 0))`."""
     if not args or args == (None,):
-        return _shape.transpose(self)
+        return cnp.transpose(self)
     axes = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
-    return _shape.transpose(self, axes)
+    return cnp.transpose(self, axes)
 
 
 def _compress(
@@ -229,28 +254,30 @@ def _compress(
     fill_value: Any = 0,
 ) -> Any:
     """The slices along `axis` where the condition holds."""
-    return _choice.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
+    return cnp.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 def _view(self: Any, dtype: Any = None, type: Any = None) -> Any:
     """The same bits as another dtype; the last axis grows or shrinks if the widths differ."""
     if type is not None:
         raise NotImplementedError("`type` argument of array.view() is not supported.")
-    wanted = dtypes.default_float() if dtype is None else convert.user_dtype(dtype, "view")
-    x = convert.strong(self, self.dtype)
+    wanted = dtypes.default_float() if dtype is None else cnp.convert.user_dtype(dtype, "view")
+    x = cnp.convert.strong(self, self.dtype)
     if x.dtype == wanted:
         return x
     if x.dtype == np.bool_:
-        x = convert.cast(x, np.dtype(np.uint8))
+        x = cnp.convert.cast(x, np.dtype(np.uint8))
     if wanted == np.bool_:
-        return _elementwise.not_equal(_view(x, np.uint8), 0)
-    if convert.is_kind(x, np.complexfloating) or convert.is_kind(wanted, np.complexfloating):
+        return cnp.not_equal(_view(x, np.uint8), 0)
+    if cnp.convert.is_kind(x, np.complexfloating) or cnp.convert.is_kind(
+        wanted, np.complexfloating
+    ):
         return _complex_view(x, wanted)
     return _bit_view(x, wanted)
 
 
 def _bit_view(x: Any, wanted: Any) -> Any:
-    old, new = x.dtype.itemsize, wanted.itemsize
+    old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(wanted)
     if old == new:
         return ops.cast.bitcast_convert_type(x, wanted)
     if not x.ndim:
@@ -260,8 +287,8 @@ def _bit_view(x: Any, wanted: Any) -> Any:
         return ops.shape.reshape(out, (*x.shape[:-1], x.shape[-1] * (old // new)))
     if x.shape[-1] * old % new:
         raise ValueError(
-            f"view: the last axis, of {x.shape[-1] * old} bytes, is not a multiple of the {new} "
-            f"bytes of {wanted}"
+            f"view: the last axis, of {x.shape[-1] * old} bits, is not a multiple of the {new} "
+            f"bits of {wanted}"
         )
     pieces = ops.shape.reshape(x, (*x.shape[:-1], x.shape[-1] * old // new, new // old))
     return ops.cast.bitcast_convert_type(pieces, wanted)
@@ -269,13 +296,13 @@ def _bit_view(x: Any, wanted: Any) -> Any:
 
 def _complex_view(x: Any, wanted: Any) -> Any:
     """Complex numbers are pairs of (real part, imaginary part)."""
-    if convert.is_kind(x, np.complexfloating):
+    if cnp.convert.is_kind(x, np.complexfloating):
         point = ops.pointwise
         pairs = ops.shape.stack([point.real(x), point.imag(x)], x.ndim)
         flat = ops.shape.reshape(pairs, (*x.shape[:-1], 2 * x.shape[-1] if x.ndim else 2))
         return _view(flat, wanted)
     parts = _view(x, dtypes.to_real_dtype(wanted))
-    halves = [_indexing.getitem(parts, (..., slice(k, None, 2))) for k in (0, 1)]
+    halves = [cnp._indexing.getitem(parts, (..., slice(k, None, 2))) for k in (0, 1)]
     return ops.pointwise.complex_(*halves)
 
 
@@ -291,71 +318,60 @@ def _byteswap(self: Any) -> Any:
 
 
 def _real_bits(x: Any) -> Any:
-    return _view(x, dtypes.to_real_dtype(x.dtype)) if convert.is_kind(
+    return _view(x, dtypes.to_real_dtype(x.dtype)) if cnp.convert.is_kind(
         x, np.complexfloating) else x  # fmt: skip
+
+
+def _all_reversed(self: Any) -> Any:
+    """The axes reversed."""
+    return cnp.transpose(self)
 
 
 def _matrix_transpose(self: Any) -> Any:
     """The last two axes swapped."""
     if self.ndim < 2:
         raise ValueError("Only two-dimensional or larger arrays have mT")
-    return _shape.swapaxes(self, -1, -2)
+    return cnp.swapaxes(self, -1, -2)
 
 
-def _properties() -> dict[str, Any]:
-    return {
-        "T": property(_shape.transpose, doc="The axes reversed."),
-        "mT": property(_matrix_transpose),
-        "real": property(_elementwise.real, doc="The real part."),
-        "imag": property(_elementwise.imag, doc="The imaginary part."),
-        "at": property(_at.IndexHelper, doc="Functional updates: `x.at[i].set(y)` and its kin."),
-        "flat": property(_shape.ravel, doc="The elements as one axis."),
-    }
+def _real(self: Any) -> Any:
+    """The real part."""
+    return cnp.real(self)
+
+
+def _imag(self: Any) -> Any:
+    """The imaginary part."""
+    return cnp.imag(self)
+
+
+def _flat(self: Any) -> Any:
+    """The elements as one axis."""
+    return cnp.ravel(self)
+
+
+def _at() -> property:
+    return property(cnp._at.IndexHelper, doc="Functional updates: `x.at[i].set(y)` and its kin.")
 
 
 def _methods() -> dict[str, Any]:
     return {
-        "all": _reductions.all,
-        "any": _reductions.any,
-        "argmax": _reductions.argmax,
-        "argmin": _reductions.argmin,
-        "argpartition": _sorting.argpartition,
-        "argsort": _sorting.argsort,
+        **{name: Later(name, partial(getattr, cnp, name)) for name in _FUNCTIONS},
         "astype": _astype,
         "byteswap": _byteswap,
-        "choose": _choice.choose,
         "clip": _clip,
         "compress": _compress,
-        "conj": _elementwise.conj,
-        "conjugate": _elementwise.conj,
         "copy": _copy,
-        "cumprod": _reductions.cumprod,
-        "cumsum": _reductions.cumsum,
-        "diagonal": _diagonals.diagonal,
-        "dot": _products.dot,
         "flatten": _flatten,
-        "max": _reductions.max,
-        "mean": _statistics.mean,
-        "min": _reductions.min,
-        "nonzero": _choice.nonzero,
-        "prod": _reductions.prod,
-        "ptp": _reductions.ptp,
-        "ravel": _shape.ravel,
-        "repeat": _repeat.repeat,
         "reshape": _reshape,
-        "round": _numbers.round,
-        "searchsorted": _search.searchsorted,
-        "sort": _sorting.sort,
-        "squeeze": _shape.squeeze,
-        "std": _statistics.std,
-        "sum": _reductions.sum,
-        "swapaxes": _shape.swapaxes,
-        "take": _indexing.take,
         "to_device": _to_device,
-        "trace": _diagonals.trace,
         "transpose": _transpose,
-        "var": _statistics.var,
         "view": _view,
+        "T": property(_all_reversed),
+        "mT": property(_matrix_transpose),
+        "real": property(_real),
+        "imag": property(_imag),
+        "flat": property(_flat),
+        "at": Later("at", _at),
     }
 
 
@@ -369,7 +385,7 @@ def array_methods() -> dict[str, Any]:
         declare = _equality if name in ("eq", "ne") else _forward
         out[f"__{name}__"] = declare(function, f"__{name}__")
     for name, function in _UNARY.items():
-        out[f"__{name}__"] = _plain(function)
+        out[f"__{name}__"] = _unary(function, f"__{name}__")
     out.update(
         __getitem__=_getitem,
         __setitem__=_setitem,
@@ -379,4 +395,4 @@ def array_methods() -> dict[str, Any]:
         __round__=_round,
         __array_namespace__=_array_namespace,
     )
-    return {**out, **_methods(), **_properties()}
+    return {**out, **_methods()}

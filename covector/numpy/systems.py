@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import dtypes, ops
+from covector._base.named_tuple import NamedTuple
 from covector.api.custom_jvp import custom_jvp
 from covector.api.jit import jit
 from covector.ir.values import typeof

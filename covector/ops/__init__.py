@@ -3,6 +3,7 @@
 `ops.pointwise.sin(x)`, `ops.shape.Transpose((1, 0))(x)`: an instance is called to be bound.
 """
 
+import sys
 from typing import Any
 
 from covector._base.lazy import lazily as _lazily
@@ -75,6 +76,7 @@ __all__ = [
     "families",
     "fused",
     "gather",
+    "is_loaded",
     "linalg",
     "linear_call",
     "pieces",
@@ -100,3 +102,8 @@ __all__ = [
 def by_name(name: str) -> Any:
     """The instance of the parameterless primitive `name`."""
     return Op.registry[name]()
+
+
+def is_loaded(family: str) -> bool:
+    """Whether a family of primitives has been loaded: if not, no program holds one of them."""
+    return f"{__name__}.{family}" in sys.modules

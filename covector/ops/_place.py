@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import INDEX, Expr, bitcast, cast, compare, const, expr

@@ -184,8 +184,11 @@ def _wraps(x: Any, y: Any) -> Any:
 
 
 def _div_numpy(x: Any, y: Any) -> Any:
-    if x.dtype.kind not in "iu":
+    if _check.kind(x.dtype) not in "iu":
         return np.divide(x, y)
+    if x.dtype.kind == "V":  # fewer than 8 bits
+        wide = np.int8 if _check.kind(x.dtype) == "i" else np.uint8
+        return _div_numpy(x.astype(wide), y.astype(wide)).astype(x.dtype)
     wraps = _wraps(x, y)
     safe = np.where((y == 0) | wraps, 1, y).astype(y.dtype)
     quotient = np.floor_divide(x, safe)
@@ -196,7 +199,7 @@ def _div_numpy(x: Any, y: Any) -> Any:
 
 
 def _rem_numpy(x: Any, y: Any) -> Any:
-    if x.dtype.kind not in "iu":
+    if _check.kind(x.dtype) not in "iu":
         return np.fmod(x, y) if x.dtype.kind == "f" else wide(np.fmod)(x, y)
     safe = np.where(y == 0, 1, y).astype(y.dtype)
     return np_where(y == 0, x, x - _div_numpy(x, safe) * safe).astype(x.dtype)

@@ -111,35 +111,43 @@ class BitcastConvertType(Op):
         new = np.dtype(self.new_dtype)
         if x.dtype == new:
             return ShapedArray(x.shape, new)
-        for dtype in (x.dtype, new):
-            if _check.kind(dtype) not in "iuf":
-                raise TypeError(
-                    "bitcast_convert_type does not support bool, complex or key values unless both "
-                    f"dtypes are the same: got an operand of {x.dtype} and new_dtype={new}"
-                )
+        self._check_kind(x, x.dtype)
         old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new)
-        if old_bits == new_bits:
-            return ShapedArray(x.shape, new)
-        if min(old_bits, new_bits) < 8:
-            raise NotImplementedError(
-                f"bitcast_convert_type between {x.dtype} and {new}: elements of less than a byte"
-            )
-        if old_bits > new_bits:
-            return ShapedArray((*x.shape, old_bits // new_bits), new)
-        if not x.shape or x.shape[-1] * old_bits != new_bits:
+        pieces = new_bits // old_bits
+        if pieces > 1 and x.shape[-1:] != (pieces,):
             raise ValueError(
                 f"bitcast_convert_type: {x.str_short()} to {new}, of {new_bits} bits, needs a last "
-                f"axis of {new_bits // old_bits} elements"
+                f"axis of {pieces} elements"
             )
+        self._check_kind(x, new)
+        if max(old_bits, new_bits) % min(old_bits, new_bits):
+            raise ValueError(
+                f"bitcast_convert_type: {x.dtype} has {old_bits} bits, {new} has {new_bits}: no "
+                "element of one is made of whole elements of the other"
+            )
+        if old_bits == new_bits:
+            return ShapedArray(x.shape, new)
+        if old_bits > new_bits:
+            return ShapedArray((*x.shape, old_bits // new_bits), new)
         return ShapedArray(x.shape[:-1], new)
 
+    def _check_kind(self, x: ShapedArray, dtype: Any) -> None:
+        if _check.kind(dtype) not in "iuf":
+            raise TypeError(
+                "bitcast_convert_type does not support bool, complex or key values unless both "
+                f"dtypes are the same: got an operand of {x.dtype} and new_dtype={self.new_dtype}"
+            )
+
     def numpy(self, x: Any) -> Any:
-        """NumPy's view."""
+        """NumPy's view; elements of less than a byte, each in a byte there, are packed first."""
         new = np.dtype(self.new_dtype)
         x = np.ascontiguousarray(x).reshape(np.shape(x))
-        if x.dtype.itemsize == new.itemsize:
+        old_bits, new_bits = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new)
+        if old_bits == new_bits:
             return x.view(new)
-        if x.dtype.itemsize < new.itemsize:
+        if min(old_bits, new_bits) < 8:
+            return _repacked(x, old_bits, new, new_bits)
+        if old_bits < new_bits:
             return x.view(new)[..., 0]
         return x[..., None].view(new)
 
@@ -160,18 +168,21 @@ class BitcastConvertType(Op):
         if narrow == wide:
             return bitcast(ask.at(0, index), new)
         if narrow > wide:
-            whole = bitcast(ask.at(0, index[:-1]), f"uint{narrow}")
-            by = ask.index(affine(index[-1]) * wide, f"uint{narrow}")
-            piece = cast(expr("shift_right_logical", whole.dtype, whole, by), f"uint{wide}")
-            return bitcast(piece, new)
+            whole = _as_bytes(ask.at(0, index[:-1]), narrow)
+            by = ask.index(affine(index[-1]) * wide, whole.dtype)
+            piece = expr("shift_right_logical", whole.dtype, whole, by)
+            if wide < 8:
+                piece = piece & ((1 << wide) - 1)
+            return bitcast(cast(piece, f"uint{wide}"), new)
         total: Expr | None = None
         for j in range(wide // narrow):
-            piece = cast(bitcast(ask.at(0, [*index, affine(j)]), f"uint{narrow}"), f"uint{wide}")
+            piece = _as_bytes(ask.at(0, [*index, affine(j)]), narrow)
+            piece = cast(piece, f"uint{max(wide, 8)}")
             amount = const(j * narrow, piece.dtype)
             piece = expr("shift_left", piece.dtype, piece, amount) if j else piece
             total = piece if total is None else total | piece
         assert total is not None
-        return bitcast(total, new)
+        return bitcast(cast(total, f"uint{wide}"), new)
 
     def stablehlo(self, writer: Any, x: Any) -> Any:
         """stablehlo.bitcast_convert."""
@@ -191,9 +202,31 @@ class BitcastConvertType(Op):
             ((3, 4), "uint8", "int32"),
             ((2,), "uint32", "float64"),
             ((3,), "float32", "float32"),
+            ((3, 2), "int4", "uint8"),
+            ((8,), "uint4", "float32"),
+            ((2, 2), "uint2", "int4"),
+            ((3,), "int16", "int4"),
+            ((2, 3), "int4", "int2"),
         ):
-            op = BitcastConvertType(np.dtype(new))
-            yield Sample(op, (ShapedArray(shape, old),), smooth=False)
+            op = BitcastConvertType(dtypes.as_dtype(new))
+            yield Sample(op, (ShapedArray(shape, dtypes.as_dtype(old)),), smooth=False)
+
+
+def _repacked(x: Any, old_bits: int, new: Any, new_bits: int) -> Any:
+    """The bits of `x`, in order, as elements of `new`: through a byte for each bit."""
+    bits = np.unpackbits(x[..., None].view(np.uint8), axis=-1, bitorder="little")[..., :old_bits]
+    if old_bits > new_bits:
+        bits = bits.reshape(*x.shape, old_bits // new_bits, new_bits)
+    else:
+        bits = bits.reshape(*x.shape[:-1], new_bits)
+    packed = np.zeros((*bits.shape[:-1], 8 * new.itemsize), np.uint8)
+    packed[..., :new_bits] = bits
+    return np.packbits(packed, axis=-1, bitorder="little").view(new)[..., 0]
+
+
+def _as_bytes(x: Expr, bits: int) -> Expr:
+    """The bits of `x` as an unsigned integer of a byte or more."""
+    return cast(bitcast(x, f"uint{bits}"), f"uint{max(bits, 8)}")
 
 
 def _bits(dtype: str) -> int:

@@ -7,11 +7,12 @@ are arrays beside the number.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import ops
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Op, Sample
 from covector.ir.text import register_value_class

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from covector import dtypes
 from covector.ir.op import Absent
 from covector.ops._check import np_where
 from covector.ops.families import binary, unary
@@ -54,7 +55,10 @@ _UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def _bits(x: Any) -> Any:
-    return np.asarray(x).view(_UNSIGNED[x.dtype.itemsize])
+    """As unsigned integers; those of less than a byte in the lowest bits."""
+    width, unsigned = dtypes.itemsize_bits(x.dtype), _UNSIGNED[x.dtype.itemsize]
+    bits = np.asarray(x).view(unsigned)
+    return bits if width >= 8 else bits & unsigned((1 << width) - 1)
 
 
 def _clz_numpy(x: Any) -> Any:
@@ -64,7 +68,7 @@ def _clz_numpy(x: Any) -> Any:
         high: Any = bits >> np.uint64(shift)
         length = np_where(high != 0, length + shift, length)
         bits = np_where(high != 0, high, bits)
-    return (8 * x.dtype.itemsize - length - (bits != 0)).astype(x.dtype)
+    return (dtypes.itemsize_bits(x.dtype) - length - (bits != 0)).astype(x.dtype)
 
 
 population_count = unary(
@@ -73,17 +77,24 @@ population_count = unary(
 clz = unary("clz", "iu", _clz_numpy, hlo="count_leading_zeros")
 
 
+def _few(x: Any, width: int) -> Any:
+    """The lowest bits of integers, if they are to have less than 8."""
+    return x if width >= 8 else np.bitwise_and(x, (1 << width) - 1)
+
+
 def _shift_numpy(kind: str) -> Any:
     def numpy(x: Any, by: Any) -> Any:
-        width, unsigned = 8 * x.dtype.itemsize, _UNSIGNED[x.dtype.itemsize]
-        amount = _bits(by)
+        width, unsigned = dtypes.itemsize_bits(x.dtype), _UNSIGNED[x.dtype.itemsize]
+        bits, amount = _bits(x), _bits(by)
         over = amount >= width
         amount = np_where(over, width - 1, amount).astype(unsigned)
         if kind == "arithmetic":
             signed = np.dtype(f"i{x.dtype.itemsize}")
-            return np.right_shift(_bits(x).view(signed), amount.view(signed)).view(x.dtype)
+            if width < 8:  # the sign fills the byte
+                bits = (bits ^ unsigned(1 << (width - 1))) - unsigned(1 << (width - 1))
+            return _few(np.right_shift(bits.view(signed), amount.view(signed)), width).view(x.dtype)
         shift = np.left_shift if kind == "left" else np.right_shift
-        return np_where(over, unsigned(0), shift(_bits(x), amount)).view(x.dtype)
+        return _few(np_where(over, unsigned(0), shift(bits, amount)), width).view(x.dtype)
 
     return numpy
 

@@ -9,9 +9,11 @@ numbers for a key than everybody else has.  `PIECES` is shared with the native e
 from __future__ import annotations
 
 import math
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
+
+from covector._base.named_tuple import NamedTuple
 
 
 class Piece(NamedTuple):

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from covector import dtypes, ops
 from covector._base.config import config
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.op import Absent, Linear, Op, Sample
 from covector.ir.scalar import Expr, cast, expr
@@ -119,7 +120,19 @@ class SumOfProducts(Bilinear):
 
 
 def _common(x: Any, y: Any) -> Any:
-    return x if x == y else dtypes.promote_types(x, y)
+    """The later of two dtypes: by kind, then width, then as XLA has them in order."""
+    return x if x == y else max(x, y, key=_rank)
+
+
+#: In this order, where kinds are unsigned and signed: those of one width are u, i; f16, bf16.
+_KINDS: Final = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+
+
+def _rank(dtype: Any) -> tuple[Any, ...]:
+    kind = dtypes.kind_of(dtype)
+    width = dtypes.itemsize_bits(dtype)
+    # by name: float8_e4m3b11fnuz, float8_e4m3fn, float8_e5m2
+    return _KINDS[kind], width, kind == "i", dtype.name == "bfloat16", dtype.name
 
 
 class Way(NamedTuple):

@@ -23,7 +23,7 @@ def _rsqrt_numpy(x: Any) -> Any:
 
 
 def _square_element(self: Any, dtype: str, x: Expr) -> Expr:
-    return x * x
+    return expr("square", dtype, x) if dtype.startswith("complex") else x * x
 
 
 square = unary(

@@ -8,13 +8,14 @@ to be what the forward pass computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 
 from covector import ops
 from covector._base.config import config
 from covector._base.context import context
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Jaxpr, Literal, Var
 from covector.ir.op import Linear, Op, Sample

@@ -129,6 +129,8 @@ class BroadcastInDim(View):
                 f"broadcast_in_dim: broadcast_dimensions={dims} must name one output axis for each "
                 f"of the {x.ndim} axes of {x.str_short()}"
             )
+        if any(n < 0 for n in self.shape):
+            raise TypeError(f"broadcast_in_dim: sizes must not be negative; got {self.shape}")
         if len(set(dims)) != len(dims) or any(not 0 <= d < ndim for d in dims):
             raise TypeError(
                 f"broadcast_in_dim: broadcast_dimensions={dims} must be distinct axes of the "

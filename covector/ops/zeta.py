@@ -48,7 +48,8 @@ def zeta_element(x: Expr, q: Expr) -> Expr:
     total = select(pole, float("inf"), total + tail)
     total = select(compare("eq", x, 1), float("inf"), total)
     negative = compare("lt", q, 0) & compare("ne", x, expr("floor", dtype, x))
-    return select(compare("lt", x, 1) | negative, float("nan"), total)
+    unknown = compare("ne", x, x) | compare("ne", q, q)
+    return select(compare("lt", x, 1) | negative | unknown, float("nan"), total)
 
 
 _polygamma = scipy_special("polygamma")

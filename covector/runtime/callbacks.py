@@ -11,12 +11,13 @@ from __future__ import annotations
 import ctypes
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from covector import dtypes
 from covector._base.boundary import api_boundary
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.runtime import array as arrays
 

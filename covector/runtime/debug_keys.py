@@ -21,21 +21,16 @@ from covector.ir.op import Op
 from covector.ir.values import typeof
 from covector.runtime import debug_values
 from covector.runtime.array import Array, host
-from covector.runtime.watch import Watch
+from covector.runtime.watch import KEYS
 
 #: id of an array -> (weak reference to it, its keys).
 _known: Final[dict[int, tuple[Any, np.ndarray]]] = {}
 _lock: Final = threading.RLock()
 
 
-def watching() -> bool:
-    """Whether the option is set in this thread."""
-    return config.debug_key_reuse
-
-
 def tracked(op: Op, args: Sequence[Any]) -> Any:
     """As evaluation without it.  Raises KeyReuseError for a key that has been consumed."""
-    local = WATCH.local
+    local = KEYS.local
     if local.inside or not config.debug_key_reuse:
         return debug_values.watched(op, args)
     if not any(type(x) is Array and transforms.key_reuse.is_key(x.aval) for x in args):
@@ -58,9 +53,6 @@ def tracked(op: Op, args: Sequence[Any]) -> Any:
     finally:
         local.inside = False
     return outs
-
-
-WATCH: Final = Watch(["debug_key_reuse"], tracked)
 
 
 def _value(x: Any, aval: Any) -> Any:

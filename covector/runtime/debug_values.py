@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import cmath
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
 from covector import ops
 from covector._base.config import config
 from covector._base.context import Context, context, current_trace
+from covector._base.named_tuple import NamedTuple
 from covector._base.source import user_frame
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Literal, Var
 from covector.ir.op import Op
@@ -24,19 +25,14 @@ from covector.ops.call import Call, Jit
 from covector.runtime import array as arrays
 from covector.runtime import dispatch
 from covector.runtime.debug_code import can_be_bad, with_test
-from covector.runtime.watch import Watch
+from covector.runtime.watch import VALUES
 from covector.trace.stage import read_literal
-
-
-def watching() -> bool:
-    """Whether one of the options is set in this thread."""
-    return config.debug_nans or config.debug_infs
 
 
 def watched(op: Op, args: Sequence[Any]) -> Any:
     """As `dispatch.evaluate`.  Raises FloatingPointError for a result that is not to be."""
-    local = WATCH.local
-    if local.inside or not watching():
+    local = VALUES.local
+    if local.inside or not VALUES.in_force():
         return dispatch.evaluate(op, args)
     local.inside = True
     try:
@@ -51,9 +47,6 @@ def watched(op: Op, args: Sequence[Any]) -> Any:
     finally:
         local.inside = False
     return out
-
-
-WATCH: Final = Watch(["debug_nans", "debug_infs"], watched)
 
 
 def _tested(op: Jit) -> Jit | None:

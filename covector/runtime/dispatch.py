@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
+from covector import ops
 from covector._base.errors import UnexpectedTracerError
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr
 from covector.ir.op import Op, has_rule
 from covector.ir.values import typeof
-from covector.ops.check import CHECK, Check
 from covector.runtime import array as arrays
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import MemoryStats
@@ -148,7 +148,7 @@ def executable(op: Op, avals: Avals) -> Any:
 
     Raises ValueError for a program with a check that nobody collects.
     """
-    if CHECK in op.effects and not isinstance(op, Check):
+    if op.effects and ops.check.CHECK in op.effects and not isinstance(op, ops.check.Check):
         raise ValueError(UNCOLLECTED)
     if not REFERENCE_ONLY:
         for compile_op in compilers:

@@ -14,11 +14,11 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
+from covector import ops, runtime
 from covector._base import log
 from covector._base.config import config
 from covector._base.context import context, quiet
 from covector.ir.avals import ShapedArray
-from covector.ops.call import Jit
 from covector.runtime import array as arrays
 from covector.runtime import rows
 from covector.runtime.dispatch import executable
@@ -26,7 +26,6 @@ from covector.runtime.entry import Record, callable_class, operator_entry, signa
 from covector.runtime.native import native
 from covector.runtime.patterns import NUMBERS, Pattern, pattern_of, result_steps
 from covector.runtime.placement import shardings_of
-from covector.runtime.sequence import sequence
 from covector.trace.stage import trace_to_jaxpr
 
 #: Kinds of calls remembered for one function, learned or not.
@@ -124,10 +123,10 @@ class Learner:
         closed = trace_to_jaxpr(flat, avals, getattr(self.fun, "__name__", ""))
         if set(closed.jaxpr.invars).issuperset(closed.jaxpr.outvars):
             return None  # arguments themselves, which a record would copy
-        code = sequence(closed, executable)
+        code = runtime.sequence.sequence(closed, executable)
         if code is None:
             return None
-        whole = Jit(closed, closed.jaxpr.debug_name or "")
+        whole = ops.call.Jit(closed, closed.jaxpr.debug_name or "")
         given, made = shardings_of(whole, leaves, avals, closed.out_avals)
         return Record(
             code, avals, closed.out_avals, result=result_steps(structure[0]),

@@ -278,7 +278,3 @@ def _capsule_of(external: Any) -> Any:
 def dlpack_device(x: Array) -> tuple[int, int]:
     """(kDLCPU, 0): `x.__dlpack_device__`."""
     return _CPU, 0
-
-
-Array.__dlpack__ = to_dlpack  # type: ignore[attr-defined]
-Array.__dlpack_device__ = dlpack_device  # type: ignore[attr-defined]

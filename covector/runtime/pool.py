@@ -10,11 +10,12 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from typing import Any, Final, NamedTuple, NoReturn, Protocol
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from covector._base.errors import JaxRuntimeError
+from covector._base.named_tuple import NamedTuple
 
 ALIGNMENT: Final = 64
 #: Blocks of this size and more start at a multiple of it, and ask for huge pages.

@@ -12,9 +12,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from covector import ops
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, Equation, Literal, Var
-from covector.ops.shape import BroadcastInDim, Reshape, Squeeze
 from covector.runtime.array import Array, from_numpy
 from covector.runtime.backend import NativeCode
 from covector.runtime.native import native
@@ -143,11 +143,11 @@ def _numbers(code: NativeCode, kept: list[Any]) -> int:
 def _only_reshapes(eqn: Equation) -> bool:
     """Whether the result has the elements of the argument in the same order."""
     op = eqn.op
-    if type(op) is BroadcastInDim:
+    if type(op) is ops.shape.BroadcastInDim:
         dims = op.broadcast_dimensions
         same_size = eqn.outvars[0].aval.size == eqn.invars[0].aval.size
         return same_size and list(dims) == sorted(dims)
-    return type(op) in (Reshape, Squeeze)
+    return type(op) in (ops.shape.Reshape, ops.shape.Squeeze)
 
 
 class _Arena:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import threading
 from collections.abc import Callable, Generator
@@ -78,16 +79,19 @@ def _read(path: str) -> str:
         return ""
 
 
-def _initial() -> int:
+def _chosen() -> int | None:
     given = os.environ.get("COVECTOR_NUM_THREADS")
     if given is None:
-        return available_cpus()
+        return None
     if not given.isdigit() or int(given) < 1:
         raise ValueError(f"COVECTOR_NUM_THREADS takes a number of threads; got {given!r}")
     return int(given)
 
 
-_count = _initial()
+#: None: nobody has chosen; as many as there are CPUs then, which only the first kernel that runs on
+#: several wants to know.
+_count = _chosen()
+_cpus = functools.cache(available_cpus)
 #: Called with the new number: the thread pool, BLAS.
 followers: Final[list[Callable[[int], None]]] = []
 
@@ -105,7 +109,7 @@ def num_threads() -> int:
     >>> cv.num_threads() >= 1
     True
     """
-    return _count
+    return _cpus() if _count is None else _count
 
 
 def set_num_threads(n: int) -> None:
@@ -142,7 +146,7 @@ def limit_threads(n: int) -> Generator[None]:
     >>> cv.num_threads() == before
     True
     """
-    before = _count
+    before = num_threads()
     set_num_threads(n)
     try:
         yield
@@ -154,4 +158,4 @@ def follow(change: Callable[[int], None]) -> None:
     """Calls `change` now and whenever the number of threads changes."""
     with _lock:
         followers.append(change)
-        change(_count)
+        change(num_threads())

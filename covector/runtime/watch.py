@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Final, final
 
+from covector import runtime
 from covector._base.config import config
 from covector._base.context import Context
 from covector._base.options import Option
@@ -24,14 +25,16 @@ class _Local(threading.local):
 
 @final
 class Watch:
-    """`process` runs while one of the options `names` is set in some thread.
+    """What `find` gives runs while one of the options `names` is set in some thread.
 
     It asks for itself whether that is this thread, and evaluates if not.
     """
 
-    def __init__(self, names: Sequence[str], process: Callable[[Op, Sequence[Any]], Any]) -> None:
+    def __init__(
+        self, names: Sequence[str], find: Callable[[], Callable[[Op, Sequence[Any]], Any]]
+    ) -> None:
         self.names = frozenset(names)
-        self.process = process
+        self.find = find
         self.local = _Local()
         self.scopes = 0  # in force, of all threads
 
@@ -39,23 +42,26 @@ class Watch:
         """Whether some thread has one of the options."""
         return self.scopes > 0 or any(getattr(type(config), name) for name in self.names)
 
+    def in_force(self) -> bool:
+        """Whether one of the options is set in this thread."""
+        return any(getattr(config, name) for name in self.names)
 
-_watches: Final[list[Watch]] = []
+
+KEYS: Final = Watch(["debug_key_reuse"], lambda: runtime.debug_keys.tracked)
+VALUES: Final = Watch(["debug_nans", "debug_infs"], lambda: runtime.debug_values.watched)
+#: The first that is wanted acts; it is to evaluate by the next.
+_WATCHES: Final = (KEYS, VALUES)
 
 
-def install(*watches: Watch) -> None:
-    """Lets the options act on what runs at once: the first watch that is wanted does.
-
-    It is to evaluate by the next.
-    """
-    _watches[:] = watches
+def install() -> None:
+    """Lets the options act on what runs at once."""
     config.on_change(_on_option)
     _switch()
 
 
 def _on_option(option: Option, event: str) -> None:
     """Called with the lock of the configuration held."""
-    concerned = [w for w in _watches if option.name in w.names]
+    concerned = [w for w in _WATCHES if option.name in w.names]
     for watch in concerned:
         watch.scopes += {"enter": 1, "exit": -1}.get(event, 0)
     if concerned:
@@ -63,4 +69,4 @@ def _on_option(option: Option, event: str) -> None:
 
 
 def _switch() -> None:
-    Context.trace.process = next((w.process for w in _watches if w.wanted()), dispatch.evaluate)
+    Context.trace.process = next((w.find() for w in _WATCHES if w.wanted()), dispatch.evaluate)

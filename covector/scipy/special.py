@@ -8,21 +8,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from covector import lax, nn
 from covector import numpy as cnp
 from covector.ir.values import typeof
-from covector.lax import (
-    bessel_i0e,
-    bessel_i1e,
-    digamma,
-    erf,
-    erf_inv,
-    erfc,
-    lgamma,
-    polygamma,
-    zeta,
-)
-from covector.nn import log_softmax, logsumexp, sigmoid, softmax
-from covector.numpy.convert import operands, promote_inexact
+from covector.nn import logsumexp
+from covector.numpy.convert import broadcast, operands, promote_inexact
 
 __all__ = [
     "betaln", "digamma", "entr", "erf", "erfc", "erfinv", "expit", "gammaln", "i0", "i0e", "i1",
@@ -30,7 +20,6 @@ __all__ = [
     "ndtri", "polygamma", "rel_entr", "softmax", "xlog1py", "xlogy", "zeta",
 ]  # fmt: skip
 
-erfinv, expit, gammaln, i0e, i1e = erf_inv, sigmoid, lgamma, bessel_i0e, bessel_i1e
 _ROOT_HALF: Final = math.sqrt(0.5)
 
 
@@ -38,28 +27,115 @@ def _floats(who: str, *args: Any) -> tuple[Any, ...]:
     return promote_inexact(*operands(who, *args))
 
 
+def digamma(x: Any) -> Any:
+    """The derivative of `gammaln`."""
+    return lax.digamma(*_floats("digamma", x))
+
+
+def erf(x: Any) -> Any:
+    """The error function.
+
+    >>> from covector.scipy.special import erf
+    >>> float(erf(0))
+    0.0
+    """
+    return lax.erf(*_floats("erf", x))
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), without cancellation."""
+    return lax.erfc(*_floats("erfc", x))
+
+
+def erfinv(x: Any) -> Any:
+    """The inverse of `erf`."""
+    return lax.erf_inv(*_floats("erfinv", x))
+
+
+def expit(x: Any) -> Any:
+    """1 / (1 + exp(-x)), the inverse of `logit`."""
+    return lax.logistic(*_floats("expit", x))
+
+
+def gammaln(x: Any) -> Any:
+    """The logarithm of the absolute value of the gamma function."""
+    return lax.lgamma(*_floats("gammaln", x))
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    """The derivative of order `n`, an integer, of `digamma`; NaN for negative n.
+
+    >>> from covector.scipy.special import polygamma
+    >>> round(float(polygamma(1, 1.0)), 4)
+    1.6449
+    """
+    n, x = operands("polygamma", n, x)
+    if cnp.issubdtype(typeof(n).dtype, np.inexact):
+        raise ValueError(f"polygamma: n must be an integer; got {typeof(n).dtype}")
+    return lax.polygamma(*broadcast("polygamma", *_floats("polygamma", n, x)))
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """The Hurwitz zeta function: the sum of (q + k)^-x for k = 0, 1, …
+
+    Riemann's is that of q = 1 (NotImplementedError for None).
+
+    >>> from covector.scipy.special import zeta
+    >>> round(float(zeta(2, 1)), 4)
+    1.6449
+    """
+    if q is None:
+        raise NotImplementedError("zeta: give q; Riemann's zeta function has q = 1")
+    return lax.zeta(*broadcast("zeta", *_floats("zeta", x, q)))
+
+
+def softmax(x: Any, /, *, axis: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) over `axis`, by default over all axes.
+
+    >>> from covector.scipy.special import softmax
+    >>> softmax(cnp.zeros((2, 2))).tolist()
+    [[0.25, 0.25], [0.25, 0.25]]
+    """
+    return nn.softmax(x, axis)
+
+
+def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
+    """log(softmax(x)) over `axis`, by default over all axes."""
+    return nn.log_softmax(x, axis)
+
+
+def i0e(x: Any) -> Any:
+    """exp(-|x|) i0(x)."""
+    return lax.bessel_i0e(*_floats("i0e", x))
+
+
+def i1e(x: Any) -> Any:
+    """exp(-|x|) i1(x)."""
+    return lax.bessel_i1e(*_floats("i1e", x))
+
+
 def i0(x: Any) -> Any:
     """The modified Bessel function of the first kind, order 0."""
     (x,) = _floats("i0", x)
-    return cnp.exp(cnp.abs(x)) * bessel_i0e(x)
+    return cnp.exp(cnp.abs(x)) * i0e(x)
 
 
 def i1(x: Any) -> Any:
     """The modified Bessel function of the first kind, order 1."""
     (x,) = _floats("i1", x)
-    return cnp.exp(cnp.abs(x)) * bessel_i1e(x)
+    return cnp.exp(cnp.abs(x)) * i1e(x)
 
 
 def betaln(a: Any, b: Any) -> Any:
     """The logarithm of the beta function."""
     a, b = _floats("betaln", a, b)
-    return lgamma(a) + lgamma(b) - lgamma(a + b)
+    return gammaln(a) + gammaln(b) - gammaln(a + b)
 
 
 def multigammaln(a: Any, d: int) -> Any:
     """The logarithm of the gamma function of `d` dimensions."""
     (a,) = _floats("multigammaln", a)
-    terms = [lgamma(a - j / 2) for j in range(d)]
+    terms = [gammaln(a - j / 2) for j in range(d)]
     return sum(terms, cnp.zeros_like(a)) + d * (d - 1) / 4 * math.log(math.pi)
 
 
@@ -75,21 +151,21 @@ def logit(x: Any) -> Any:
 
 
 def xlogy(x: Any, y: Any) -> Any:
-    """x log(y), 0 where x is 0.
+    """x log(y), 0 where x is 0 and y a number.
 
     >>> from covector.scipy.special import xlogy
     >>> float(xlogy(0.0, 0.0))
     0.0
     """
     x, y = _floats("xlogy", x, y)
-    zero = x == 0
+    zero = (x == 0) & (y == y)
     return cnp.where(zero, cnp.zeros_like(x), x * cnp.log(cnp.where(zero, cnp.ones_like(y), y)))
 
 
 def xlog1py(x: Any, y: Any) -> Any:
-    """x log(1 + y), 0 where x is 0."""
+    """x log(1 + y), 0 where x is 0 and y a number."""
     x, y = _floats("xlog1py", x, y)
-    zero = x == 0
+    zero = (x == 0) & (y == y)
     return cnp.where(zero, cnp.zeros_like(x), x * cnp.log1p(cnp.where(zero, cnp.ones_like(y), y)))
 
 

@@ -12,11 +12,12 @@ import functools
 import threading
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
+from covector import trace as tracing
 from covector._base.config import config
 from covector._base.context import context
+from covector._base.named_tuple import NamedTuple
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
 from covector.trace.purity_objects import Same, is_pure
 from covector.trace.purity_state import Opaque, Walk
@@ -24,10 +25,6 @@ from covector.trace.tracer import Tracer
 
 #: Programs remembered; beyond that those used longest ago are forgotten.
 KEPT: Final = 1024
-
-#: `watch(((number, value), …))`: a context giving a set, to which it adds the numbers of the arrays
-#: whose elements are looked at meanwhile; filled by the wiring.
-watchers: Final[list[Callable[[Sequence[Any]], AbstractContextManager[set[int]]]]] = []
 
 
 class Entry(NamedTuple):
@@ -119,7 +116,7 @@ def shared(
     found = _table.find(full, walk.leaves)
     if found is not None:
         return found.program(walk.leaves), found.extra
-    with watchers[0](list(enumerate(walk.leaves))) as looked_at:
+    with tracing.watchers[0](list(enumerate(walk.leaves))) as looked_at:
         program, extra = trace()
     after = _walk(fun, degrade, also)
     if after is not None and after.key == walk.key:  # else tracing changed what it depends on

@@ -15,9 +15,10 @@ import threading
 import types
 import warnings
 from collections.abc import Generator, Iterator, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from covector._base.config import config
+from covector._base.named_tuple import NamedTuple
 from covector._base.source import is_internal, user_stacklevel
 from covector.ir.values import typers
 from covector.trace.purity_code import Place, code_of

@@ -10,7 +10,9 @@ import dis
 import threading
 from collections.abc import Iterator, Sequence
 from types import CodeType
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, cast
+
+from covector._base.named_tuple import NamedTuple
 
 
 class Place(NamedTuple):

@@ -10,7 +10,9 @@ import sys
 import types
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from covector._base.named_tuple import NamedTuple
 
 
 def _tell(same: Any, gone: Callable[[Any], None] | None) -> None:

@@ -9,13 +9,13 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from covector import trace as tracing
 from covector._base.config import config
 from covector._base.context import context, current_trace
 from covector._base.source import user_frame
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import Atom, ClosedJaxpr, DropVar, Equation, Jaxpr, Literal, Var
 from covector.ir.values import as_numpy, typeof
-from covector.trace.purity_leaks import check_leaks
 from covector.trace.tracer import (
     Argument,
     Trace,
@@ -203,7 +203,7 @@ def trace_to_jaxpr(
         trace.alive, context.scope = False, scope
     if config.check_tracer_leaks:
         del tracers, outputs
-        check_leaks([trace], Tracer)
+        tracing.purity_leaks.check_leaks([trace], Tracer)
     return program
 
 

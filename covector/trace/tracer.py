@@ -14,12 +14,12 @@ from typing import Any, Final, NoReturn
 import numpy as np
 
 from covector import dtypes
+from covector import trace as tracing
 from covector._base import errors
 from covector._base.context import context
 from covector._base.source import user_frame
 from covector.ir.avals import ShapedArray
 from covector.ir.values import typers
-from covector.trace.purity_leaks import kept_in
 
 
 class Trace:
@@ -297,10 +297,11 @@ def leak_message(tracer: Tracer) -> str:
         )
     frame = user_frame()
     where = f" at {frame}" if frame else ""
+    kept = tracing.purity_leaks.kept_in(tracer)
     return (
         f"Encountered an unexpected tracer: a value of type {tracer.aval.str_short()} was used"
         f"{where} after the {tracer.owner} that made it had ended. "
-        f"{' '.join(filter(None, (tracer.origin_message(), kept_in(tracer))))} "
+        f"{' '.join(filter(None, (tracer.origin_message(), kept)))} "
         "A traced function must return its results; it must not leave them in a global, an "
         "attribute of an outer object or a closure (a side effect). Return the value."
     )

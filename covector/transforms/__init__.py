@@ -3,6 +3,7 @@
 from covector._base.lazy import lazily as _lazily
 
 with _lazily(globals()):
+    from covector.transforms import jvp as jvp
     from covector.transforms import key_reuse as key_reuse
     from covector.transforms import tools as tools
 

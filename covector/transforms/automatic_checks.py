@@ -6,12 +6,13 @@ A check gives (number, arguments, table): 1 or 0, whether the one failure of its
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import dtypes, ops
 from covector._base.context import context
+from covector._base.named_tuple import NamedTuple
 from covector.ir.op import Op
 from covector.ir.values import typeof
 from covector.ops.check import (

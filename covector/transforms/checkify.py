@@ -8,12 +8,13 @@ number; they mean something only if that failure is the one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import ops
 from covector._base.context import context
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Literal
 from covector.ir.op import Op, has_rule

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from covector import trace as tracing
 from covector._base.config import config
 from covector._base.context import context, current_trace
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Jaxpr
 from covector.ops.collective import ReplicatedArgument, ReplicatedResult
-from covector.trace.purity_leaks import check_leaks
 from covector.trace.stage import StagedTracer, StageTrace, eval_jaxpr
 from covector.trace.tracer import Argument, Tracer, tangent_aval
 from covector.transforms.jvp import JVPTrace
@@ -89,7 +89,7 @@ def linearize_flat(
     if config.check_tracer_leaks:
         del inputs, outputs, tangents, found
         pairs = [(p, None) for p, _ in pairs]
-        check_leaks([partial, forward], Tracer)
+        tracing.purity_leaks.check_leaks([partial, forward], Tracer)
     return [p for p, _ in pairs], moving, program
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from covector import trace as tracing
 from covector._base.config import config
 from covector._base.context import current_trace
-from covector.trace.purity_leaks import check_leaks
 from covector.trace.tracer import Tracer
 
 
@@ -24,5 +24,5 @@ def run_under(trace: Any, fun: Callable[..., Sequence[Any]], inputs: Iterable[An
         trace.alive = False
     if config.check_tracer_leaks:
         del inputs, outputs
-        check_leaks([trace], Tracer)
+        tracing.purity_leaks.check_leaks([trace], Tracer)
     return found

@@ -5,9 +5,12 @@ under their long names, and the ones that make classes nodes. `_treedef` and `_n
 mechanism.
 """
 
-# `_partial` makes a node type, `_wire` gives structures their bytes.
-from . import _partial as _partial
-from . import _wire as _wire
+from covector._base.lazy import lazily as _lazily
+
+with _lazily(globals()):
+    from covector.tree import _wire as _wire
+    from covector.tree._register import static
+
 from ._functions import tree_all as all
 from ._functions import tree_broadcast as broadcast
 from ._functions import tree_flatten as flatten
@@ -21,7 +24,6 @@ from ._functions import tree_reduce_associative as reduce_associative
 from ._functions import tree_structure as structure
 from ._functions import tree_transpose as transpose
 from ._functions import tree_unflatten as unflatten
-from ._register import static
 
 __all__ = [
     "all",

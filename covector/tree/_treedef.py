@@ -12,6 +12,8 @@ from itertools import islice
 from operator import is_
 from typing import Any, Final
 
+from covector import tree
+
 from ._compiled import compile_build, compile_match
 from ._keys import FlattenedIndexKey, keystr
 
@@ -275,12 +277,12 @@ class PyTreeDef:
 
     def serialize_using_proto(self) -> bytes:
         """The structure as bytes; for tuples, lists, None and dicts with string keys only."""
-        return _socket["serialize"](self)
+        return tree._wire.serialize(self)  # pyright: ignore[reportPrivateUsage]
 
     @staticmethod
     def deserialize_using_proto(registry: Any, data: bytes) -> PyTreeDef:
         """The inverse of `serialize_using_proto`; ValueError for other bytes."""
-        return _socket["deserialize"](data)
+        return tree._wire.deserialize(data)  # pyright: ignore[reportPrivateUsage]
 
     def compose(self, inner: PyTreeDef) -> PyTreeDef:
         """This structure with `inner` in the place of each leaf."""

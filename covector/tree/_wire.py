@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from ._nodes import nodes
-from ._treedef import LEAF, PyTreeDef, plug
+from ._treedef import LEAF, PyTreeDef
 
 _KINDS: Final[dict[type | None, int]] = {None: 1, list: 2, type(None): 3, tuple: 4, dict: 5}
 _TYPES: Final = {number: kind for kind, number in _KINDS.items()}
@@ -174,6 +174,3 @@ def _as_integer(value: int | bytes) -> int:
 
 def _malformed(why: str) -> ValueError:
     return ValueError(f"these bytes are no serialized PyTreeDef: {why}")
-
-
-plug(serialize=serialize, deserialize=deserialize)

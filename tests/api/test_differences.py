@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import enum
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -170,6 +171,28 @@ def _(jax: Any) -> None:
     x = np.array([[[1, np.inf, 2]]], np.float32)
     for lib, wanted in ((jax, np.nan), (covector, 1.0)):
         same(lib.lax.conv_general_dilated_patches(x, (2,), (1,), "VALID")[0, 0, 0], wanted)
+
+
+@row("whether `1j` is true to `any`, `all` and `asarray(x, bool)`")
+def _(jax: Any) -> None:
+    for lib, wanted in ((jax, False), (covector, True)):
+        np_ = lib.numpy
+        z = np_.array([1j])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", np.exceptions.ComplexWarning)
+            given = [np_.any(z), np_.all(z), np_.asarray(z, bool)[0]]
+        assert [bool(x) for x in given] == [wanted] * 3
+        assert bool(z[0])
+
+
+@row("`unique` of an array without elements, with `size`")
+def _(jax: Any) -> None:
+    for lib, size, width in ((jax, 0, 1), (covector, 2, 2)):
+        np_ = lib.numpy
+        found = np_.unique_all(np_.zeros(0), size=2, fill_value=7)
+        assert found.values.tolist() == [7, 7]
+        assert found.indices.tolist() == found.counts.tolist() == [0] * size
+        assert np_.unique(np_.zeros((0, 3)), size=2, axis=1).shape == (0, width)
 
 
 @row("members of an `IntEnum` in `result_type`")

@@ -84,14 +84,14 @@ def oracle(jax, function, *args):
 def test_scaled_matmul(data, scales, block, out, assert_close):
     a, b = (2 * normal(2, 3, 64, seed=3)).astype(data), (2 * normal(2, 5, 64)).astype(data)
     s = np.abs(normal(2, a.shape[1], 64 // block, seed=7)).astype(scales)
-    u = np.abs(normal(2, 5, 32, seed=8)).astype(scales)  # blocks of another length
+    u = np.abs(normal(2, 5, 64 // block, seed=8)).astype(scales)
     got = nn.scaled_matmul(a, b, s, u, preferred_element_type=out)
     wanted = formula(a, b, s, u).astype(ml_dtypes.bfloat16 if out == "bfloat16" else out)
     assert_close(got, wanted, rtol=1e-5 if out == "float32" else 1e-2, atol=1e-4)
 
 
 def test_scaled_matmul_is_an_ordinary_function(assert_close):
-    a, b, s, u = normal(2, 3, 8), normal(2, 4, 8, seed=1), normal(2, 3, 2), normal(2, 4, 4)
+    a, b, s, u = normal(2, 3, 8), normal(2, 4, 8, seed=1), normal(2, 3, 2), normal(2, 4, 2)
     whole = nn.scaled_matmul(a, b, s, u)
     assert_close(cv.jit(nn.scaled_matmul)(a, b, s, u), np.asarray(whole))
     stacked = cv.vmap(nn.scaled_matmul, in_axes=(0, None, 0, None))(
@@ -100,7 +100,7 @@ def test_scaled_matmul_is_an_ordinary_function(assert_close):
     assert_close(stacked, np.stack([whole, 2 * np.asarray(whole)]), atol=1e-5)
     got = cv.grad(lambda *v: nn.scaled_matmul(*v).sum(), (0, 2))(a, b, s, u)
     wide = np.repeat(s, 4, -1)
-    pulled = (b * np.repeat(u, 2, -1)).sum(1, keepdims=True)
+    pulled = (b * np.repeat(u, 4, -1)).sum(1, keepdims=True)
     wanted = wide * pulled, (a * pulled).reshape(2, 3, 2, 4).sum(-1)
     assert_close(got, wanted, rtol=1e-4, atol=1e-5)
 
@@ -117,6 +117,7 @@ X = np.ones((2, 4, 8), np.float32)
         ((X, X, X[..., :3], X), ValueError, "lhs_scales"),
         ((X, X, X, np.ones((2, 3, 8))), ValueError, "rhs_scales"),
         ((X, X, X, X[..., :0]), ValueError, "rhs_scales"),
+        ((X, X, X, X[..., :4]), ValueError, "as many blocks.*got 8 and 4"),
         ((X, X, X, X, None), ValueError, "preferred_element_type"),
         ((X, X, X, X, "foo"), TypeError, "foo"),
         ((X * 1j, X, X, X), TypeError, "lhs must have real numbers"),

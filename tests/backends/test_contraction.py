@@ -17,7 +17,7 @@ from covector.backends.cpu.assemble import assembly, module_text
 from covector.backends.cpu.library import contraction
 from covector.backends.cpu.library.contraction import After, product_of, product_text
 from covector.backends.cpu.target import host
-from covector.compiler import plan as planning
+from covector.compiler import epilogue
 from covector.compiler.pipeline import compile_program
 from covector.runtime import threads
 from tests.backends.test_targets import TARGETS
@@ -199,7 +199,7 @@ def test_what_follows_a_product(name: str, monkeypatch: pytest.MonkeyPatch) -> N
         threads.set_num_threads(count)
         found.append(np.asarray(cv.jit(function)(*arguments)))
     with cv.config.scoped(enable_compilation_cache=False):
-        monkeypatch.setattr(planning, "attach", lambda program: program)
+        monkeypatch.setattr(epilogue, "attach", lambda program: program)
         apart = lambda *args: (lambda y: y)(function(*args))  # noqa: E731  (another function)
         found.append(np.asarray(cv.jit(apart)(*arguments)))
     for other in found[1:]:

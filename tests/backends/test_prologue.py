@@ -14,7 +14,7 @@ from covector import nn
 from covector import numpy as cnp
 from covector.backends.cpu.library.contraction_sizes import MADE_BYTES, leads, plan_of, product_of
 from covector.backends.cpu.target import host
-from covector.compiler import plan as planning
+from covector.compiler import prologue
 from covector.compiler.pipeline import compile_program
 from covector.compiler.program import LibraryCall, Program
 from covector.compiler.run import run
@@ -104,8 +104,8 @@ def test_what_leads_a_product(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
         threads.set_num_threads(count)
         found.append(_flat(cv.jit(function)(*arguments)))
     with cv.config.scoped(enable_compilation_cache=False):
-        monkeypatch.setattr(planning, "ahead", lambda steps: steps)
-        monkeypatch.setattr(planning, "lead", lambda program: program)
+        monkeypatch.setattr(prologue, "ahead", lambda steps: steps)
+        monkeypatch.setattr(prologue, "lead", lambda program: program)
         apart = lambda *args: (lambda y: y)(function(*args))  # noqa: E731  (another function)
         jitted = cv.jit(apart)
         assert " after k" not in jitted.lower(*arguments).as_text("kernels")

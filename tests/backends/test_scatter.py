@@ -71,3 +71,14 @@ def test_integers_wrap_in_parts_as_in_whole():
     want = np.zeros(7, np.int8)
     np.add.at(want, places, np.int8(3))
     assert (np.asarray(got) == want).all()
+
+
+def test_an_update_within_a_driver_goes_to_its_own_place():
+    """The element's place is counted from where the memory lies, not from the arena's start."""
+
+    def f(x):
+        whole = cnp.sort(x)  # lies at the arena's start, as long as the other does
+        one = cnp.zeros(1).at[cnp.argsort(x[:1] * 2)].add(1.0, mode="drop")
+        return cnp.sort(one) * (whole + whole[::-1])
+
+    assert cv.jit(f)(np.arange(16, dtype=np.float32)).tolist() == [15.0] * 16

@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 
+import covector
 from covector._base.lazy import lazily
 
 DOORS = ("covector", "covector.numpy", "covector.lax", "covector.nn", "covector.ops",
@@ -129,6 +130,69 @@ def test_a_first_sum_loads_what_it_needs():
               "covector.random", "covector.parallel.op", "covector.ops.convolution",
               "covector.ops.linalg"]  # fmt: skip
     assert [name for name in spared if name in loaded] == []
+
+
+def ours(code):
+    """The package's modules that a new process has loaded after `code`."""
+    return [
+        m
+        for m in run(f"{textwrap.dedent(code)}\nimport sys; print(*sys.modules)")
+        if m.startswith("covector")
+    ]
+
+
+def modules_about(words):
+    """The package's modules with one of the words in their last name; each word is in some."""
+    found = {word: set() for word in words}
+    for module in pkgutil.walk_packages(covector.__path__, "covector."):
+        for word in words:
+            if word in module.name.rpartition(".")[2]:
+                found[word].add(module.name)
+    assert [word for word, names in found.items() if not names] == []
+    return set().union(*found.values())
+
+
+def test_the_door_of_numpy_loads_no_function_yet():
+    loaded = ours("import covector.numpy")
+    spared = modules_about([
+        "elementwise", "reductions", "statistics", "scatter", "shape", "convert", "treedef",
+        "debug_", "purity", "sharding", "propagate", "interchange", "check", "jit", "pipeline",
+    ])  # fmt: skip
+    assert spared & {*loaded} == set()
+    assert len(loaded) < 75
+
+
+def test_methods_are_found_when_first_wanted():
+    shown = run("""
+        import covector as cv, covector.numpy as cnp
+        from covector.numpy.methods import Later
+        from covector.runtime.array import Array
+        from covector.trace.tracer import Tracer
+        def waits():
+            return [isinstance(vars(kind)["mean"], Later) for kind in (Array, Tracer)]
+        x = cnp.ones(3)
+        print(waits(), float(x.mean()), waits(), Array.mean is cnp.mean, Array.at is x.at)
+        print(float(cv.jit(lambda x: x.mean())(x)), waits(), hasattr(x, "no_such"))
+    """)
+    assert " ".join(shown) == ("[True, True] 1.0 [False, True] True False 1.0 [False, False] False")
+
+
+def test_a_first_compilation_loads_what_the_program_needs():
+    """Passes, loops and emitters for scalars alone; nothing for what only others ask."""
+    loaded = ours("""
+        import covector as cv, covector.numpy as cnp
+        cv.config.update("enable_compilation_cache", False)
+        cv.config.update("enable_checks", False)
+        cv.jit(lambda x: x * cnp.sin(x) + 3.0)(1.5)""")
+    assert "covector.compiler.pipeline" in loaded
+    spared = modules_about([
+        "complex_", "matri", "scatter", "reduc", "widen", "contract", "nested", "views", "callback",
+        "elementwise_loops", "collective", "columns", "serial", "asks", "epilogue", "prologue",
+        "in_place", "control", "fold", "tile", "gamma", "bessel", "verify", "stablehlo", "stages",
+        "inspect", "debug_", "vmap", "transpose", "wire",
+    ])  # fmt: skip
+    assert spared & {*loaded} == set()
+    assert len(loaded) < 185
 
 
 @pytest.mark.parametrize("name", [

@@ -4,8 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from covector.compiler.math import cost, evaluate, expand_all
-from covector.compiler.math.cost import COST, counted
+from covector.compiler.math import expand_all
+from covector.compiler.math.cost import COST, cost, counted
+from covector.compiler.math.evaluate import evaluate
 from covector.compiler.math.expand import FLOAT_RULES
 from covector.ir.scalar import ARITY, expr, name, walk
 from tests.compiler.math_samples import FUNCTIONS, arguments, digamma, double, exact, lgamma, ulps

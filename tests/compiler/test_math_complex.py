@@ -4,8 +4,9 @@ import mpmath
 import numpy as np
 import pytest
 
-from covector.compiler.math import evaluate, evaluate_all, expand_all, split_complex
+from covector.compiler.math import expand_all, split_complex
 from covector.compiler.math.complex_parts import NATIVE_WIDTH, STRUCTURE, WIDE
+from covector.compiler.math.evaluate import evaluate, evaluate_all
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import ARITY, cast, const, expr, load, name, select, walk
 

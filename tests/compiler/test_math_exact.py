@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 
-from covector.compiler.math import BASIC, evaluate, expand_all, numpy_dtype
+from covector.compiler.math import BASIC, expand_all
+from covector.compiler.math.evaluate import evaluate
 from covector.compiler.math.expand import FLOAT_RULES, INTEGER_RULES
+from covector.compiler.math.formats import numpy_dtype
 from covector.compiler.math.power import integer_pow
 from covector.ir.scalar import ARITY, COMPARISONS, Expr, cast, const, expr, name, walk
 

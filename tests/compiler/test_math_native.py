@@ -13,7 +13,8 @@ from covector.backends.cpu.emit.kernel import emit
 from covector.backends.cpu.link import call, link
 from covector.backends.cpu.target import host
 from covector.compiler.loops.program import Buffer, For, Kernel, Store
-from covector.compiler.math import coefficients, evaluate, evaluate_all, expand_all, split_complex
+from covector.compiler.math import coefficients, expand_all, split_complex
+from covector.compiler.math.evaluate import evaluate, evaluate_all
 from covector.compiler.math.expand import FLOAT_RULES
 from covector.ir.index import Affine, affine
 from covector.ir.scalar import ARITY, Expr, expr, load, name

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 
+import covector as cv
+from covector import numpy as cnp
 from covector import ops
 from covector.compiler.passes.contract import absorb_transposes
 from covector.compiler.passes.cse import common_subexpressions
@@ -72,6 +74,17 @@ def test_fold_constants():
         "b:f32[3] = mul a 0.0:f32[]",
         "in (b,) }",
     ]
+
+
+def test_fold_constants_leaves_what_gives_a_list():
+    """A barrier around one literal, as `checkpoint` has where it knows the cotangent: the list of
+    one is no scalar."""
+    behind = ops.select.optimization_barrier
+    closed = staged(lambda x: [point.mul(x, *behind(np.float32(2.0)))], (3,))
+    first, *_ = check(closed, fold_constants(closed.jaxpr))
+    assert first == "b:f32[] = optimization_barrier 2.0:f32[]"
+    gradient = cv.grad(cv.checkpoint(lambda x: cnp.sum(x * cnp.arange(3.0))))
+    assert cv.jit(lambda x: gradient(x))(np.ones(3, np.float32)).tolist() == [0.0, 1.0, 2.0]
 
 
 def test_cse_merges_equal_equations_only():
@@ -163,6 +176,23 @@ def test_simplify(name):
     text = check(closed, dead_code(simplify(closed.jaxpr)))[:-1]
     made = [line.split(" = ", 1)[1] for line in text]
     assert [m for m in made if not m.startswith("broadcast_in_dim")] == wanted
+
+
+@pytest.mark.parametrize(
+    ("new", "steps"), [("uint32", 2), ("int8", 2), ("int64", 1), ("float32", 1), ("int32", 0)]
+)
+def test_simplify_keeps_casts_that_saturate(new, steps):
+    """-2 and 300 by way of a float: the last integers of the new type, not what is left of bits."""
+
+    def f(x):
+        return [convert(convert(x, np.dtype("float64")), np.dtype(new))]
+
+    closed = staged(f, (3,), dtype="int32")
+    x = np.array([-2, 300, 2**31 - 1], np.int32)
+    after = dead_code(simplify(closed.jaxpr))
+    assert len(after.eqns) == steps
+    wanted, got = evaluate(closed.jaxpr, (), [x]), evaluate(after, (), [x])
+    np.testing.assert_array_equal(wanted, got)
 
 
 def test_simplify_keeps_integer_division():

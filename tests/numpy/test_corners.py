@@ -135,3 +135,35 @@ def test_a_row_that_is_filled_on_the_way_of_a_fold_reads_only_what_is_there(n: i
     x = np.random.default_rng(n).normal(size=(n, n, n)).astype(ml_dtypes.bfloat16)
     found, wanted = cv.jit(spread)(x), spread(cnp.asarray(x))
     np.testing.assert_allclose(found.astype("f"), wanted.astype("f"), rtol=1e-2, atol=1e-2)
+
+
+def test_the_type_of_arrays_has_their_members() -> None:
+    x = cnp.arange(6.0).reshape(2, 3)
+    assert cv.Array.sum(x, axis=1).tolist() == [3, 12]
+    assert cv.jit(cv.Array.mean)(x) == 2.5
+    assert cv.vmap(cv.Array.__mul__)(x, x).shape == (2, 3)
+    assert all(hasattr(cv.Array, n) for n in ("T", "at", "to_device", "__array_namespace__"))
+    assert not hasattr(cv.Array, "__array__")
+    with pytest.raises(AttributeError, match="'Array' has no attribute 'sums'"):
+        _ = cv.Array.sums
+
+
+@pytest.mark.parametrize("lengths", [np.int16([1, 2]), np.int32([1]), np.int32([[1, 2]]), 2])
+def test_attention_names_the_lengths_that_do_not_fit(lengths: Any) -> None:
+    x = np.ones((2, 3, 1, 4), "f")
+    for name in ("query_seq_lengths", "key_value_seq_lengths"):
+        with pytest.raises(ValueError, match=f"{name} must be int32 numbers of shape .2,."):
+            nn.dot_product_attention(x, x, x, **{name: lengths})
+
+
+@pytest.mark.parametrize("name", ["frexp", "ldexp", "signbit", "copysign"])
+def test_floats_of_a_byte_have_signs_and_exponents(name: str) -> None:
+    values = np.array([0.5, -1.5, -0.0, 6.0])
+    x = values.astype(ml_dtypes.float8_e4m3fn)
+    args = {"ldexp": (np.int32([1, -2, 3, 4]),), "copysign": (-x,)}.get(name, ())
+    wanted = getattr(np, name)(values, *(np.asarray(a).astype(values.dtype if name != "ldexp"
+                                                              else int) for a in args))  # fmt: skip
+    found = getattr(cnp, name)(x, *args)
+    pairs = zip(found, wanted, strict=True) if name == "frexp" else [(found, wanted)]
+    for got, value in pairs:
+        np.testing.assert_array_equal(np.asarray(got).astype(float), value)

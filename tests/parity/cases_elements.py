@@ -98,6 +98,8 @@ m.frompyfunc(lambda a,b: a+b,2,1,identity=0).reduce(x)
     "functions of functions": r"""
 m.apply_along_axis(m.sum,0,x)
 m.apply_along_axis(lambda v: v*2,1,x)
+m.apply_along_axis(m.sum,1,m.arange(120.).reshape(2,3,4,5))
+m.apply_along_axis(lambda v: m.outer(v,v),-4,m.arange(120.).reshape(2,3,4,5))
 m.apply_over_axes(m.sum,x,[0,1])
 m.vectorize(lambda a,b:a+b)(x,x[0])
 m.vectorize(m.dot,signature='(n),(n)->()')(x,x[0])

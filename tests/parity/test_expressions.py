@@ -7,6 +7,7 @@ import pytest
 import covector as cv
 from tests.parity import (
     cases_arrays,
+    cases_corners,
     cases_elements,
     cases_indexing,
     cases_products,
@@ -17,6 +18,7 @@ from tests.parity.outcomes import differences, lines, outcome, world
 
 MODULES = (
     cases_arrays,
+    cases_corners,
     cases_elements,
     cases_indexing,
     cases_products,

@@ -11,8 +11,8 @@ import covector as cv
 import covector.numpy as cnp
 from covector._base.config import config
 from covector.ir.avals import ShapedArray
-from covector.runtime import eager as eagers
 from covector.runtime import entry as entries
+from covector.runtime import sequence
 from covector.runtime.array import Array, from_numpy, host
 from covector.runtime.eager import EagerFunction, eager
 from covector.runtime.native import native
@@ -248,7 +248,7 @@ def test_watchful_options_stop_learning():
 def test_long_composites_stay_in_python():
     @eager
     def tall(x):
-        for _ in range(eagers.sequence.__globals__["LONGEST"] + 1):
+        for _ in range(sequence.LONGEST + 1):
             x = x + 1
         return x
 

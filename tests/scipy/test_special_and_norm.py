@@ -60,3 +60,30 @@ def test_derivatives() -> None:
     assert float(cv.grad(lambda x: special.xlogy(x, 0.0))(0.0)) == 0
     with pytest.raises(ValueError, match="from 0 to 30"):
         special.log_ndtr(0.0, series_order=31)
+
+
+WHOLE = np.array([1, 2, 3, 7])
+MATRIX = np.arange(6.0).reshape(2, 3)
+OF_ANY_DTYPE: dict[str, tuple[Any, ...]] = {
+    "softmax": (MATRIX,), "log_softmax": (MATRIX,), "polygamma": (1, POSITIVE),
+    "zeta": (WHOLE + 1, 1), "digamma": (WHOLE,), "gammaln": (WHOLE,), "erf": (WHOLE,),
+    "erfc": (WHOLE,), "erfinv": (np.array([0, 1]),), "expit": (WHOLE,), "i0e": (WHOLE,),
+    "i1e": (WHOLE,), "xlogy": (np.array([0.0, 1]), np.array([np.nan, 2])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OF_ANY_DTYPE)
+def test_integers_and_defaults(name: str) -> None:
+    args = OF_ANY_DTYPE[name]
+    found = np.asarray(getattr(special, name)(*args))
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, getattr(scipy.special, name)(*args), rtol=2e-5, atol=1e-6)
+
+
+def test_arguments_that_do_not_fit() -> None:
+    with pytest.raises(ValueError, match="n must be an integer; got float32"):
+        special.polygamma(1.5, 2.0)
+    with pytest.raises(NotImplementedError, match="give q"):
+        special.zeta(2.0)
+    with pytest.raises(TypeError, match="positional"):
+        special.softmax(MATRIX, 0)  # pyright: ignore[reportCallIssue]

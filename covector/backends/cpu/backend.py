@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,16 @@ from covector import compiler, ops, runtime
 from covector._base import log
 from covector.backends import cpu
 from covector.backends.cpu import cache
-from covector.backends.cpu.bundle import CompiledProgram, load_program, program_key
 from covector.backends.cpu.target import host
 from covector.ir.avals import ShapedArray
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Jaxpr, Var
 from covector.ir.op import Op
-from covector.ops.check import DEBUG_CHECK
 from covector.runtime.backend import NativeCode
 from covector.runtime.dispatch import as_array
-from covector.runtime.donation import Donating
 from covector.runtime.entry import Compiled
 
 if TYPE_CHECKING:
+    from covector.backends.cpu.bundle import CompiledProgram
     from covector.compiler.program import Program
 
 
@@ -39,8 +36,8 @@ class CpuBackend:
         donated: arguments that it may overwrite, and that are deleted by each run.
         NotImplementedError for what has no native rule.
         """
-        calls_python = _may_call_python()
-        effects = program.effects - {DEBUG_CHECK}
+        calls_python = ops.is_loaded("callback")
+        effects = program.effects and program.effects - {ops.check.DEBUG_CHECK}
         if effects and (not calls_python or effects - compiler.callbacks.EFFECTS):
             raise NotImplementedError(
                 f"a program with the effects {sorted(effects)} is run on the host"
@@ -74,11 +71,11 @@ class CpuBackend:
         if not donated:
             return whole
         taken = {out: given - len(consts) for out, given in compiled.meta or ()}
-        return Donating(whole, donated, taken)
+        return runtime.donation.Donating(whole, donated, taken)
 
     def compile_op(self, op: Op, avals: tuple[ShapedArray, ...]) -> Compiled:
         """Machine code of one operation: for every size where it has a normal form."""
-        if _may_call_python() and isinstance(op, ops.callback.Callback):
+        if ops.is_loaded("callback") and isinstance(op, ops.callback.Callback):
             raise NotImplementedError("at once, Python is called by Python")
         found = cpu.eager.compile_eager(op, avals)
         if found is not None:
@@ -90,20 +87,15 @@ class CpuBackend:
         return self.compile(ClosedJaxpr(body))
 
 
-def _may_call_python() -> bool:
-    """Whether there may be a callback in a program: what they are is loaded with the first."""
-    return "covector.ops.callback" in sys.modules
-
-
 def _from_disk(
     closed: ClosedJaxpr, donated: Sequence[int], symbols: Mapping[str, int]
 ) -> tuple[CompiledProgram, list[Any]]:
     """By the program's text: everything from planning to machine code is a function of it."""
     name = closed.jaxpr.debug_name
     text = f"{closed}donated {list(donated)}" if donated else str(closed)
-    key = program_key(text)
+    key = cpu.bundle.program_key(text)
     bundle = cache.lookup(key)
-    found = None if bundle is None else load_program(bundle, symbols)
+    found = None if bundle is None else cpu.bundle.load_program(bundle, symbols)
     if found is not None:
         log.debug(1, "load %s from the cache on disk", name)
         return found, []

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu import library
 from covector.backends.cpu.emit.kernel import emit_inline, inlines
 from covector.backends.cpu.emit.ssa import Builder, Value

@@ -10,10 +10,11 @@ import ctypes
 import marshal
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, NamedTuple, final
+from typing import Any, Final, final
 
 from covector._base import log
 from covector._base.digest import digest
+from covector._base.named_tuple import NamedTuple
 from covector.backends import cpu
 from covector.backends.cpu import cache, workers
 from covector.backends.cpu.image import SUPPORTED, Image, Placed, Unknown, linked

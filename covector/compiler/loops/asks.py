@@ -14,7 +14,7 @@ from covector.compiler.loops.costs import COST
 from covector.compiler.loops.program import Fold, For, Kernel, Place, Statement
 from covector.compiler.loops.strides import step_along
 from covector.compiler.loops.transform import all_statements, expressions
-from covector.compiler.math.evaluate import numpy_dtype
+from covector.compiler.math.formats import numpy_dtype
 from covector.ir.index import affine
 from covector.ir.scalar import walk_deep
 

@@ -30,7 +30,7 @@ from covector.compiler.loops.program import (
 )
 from covector.compiler.loops.strides import mentions
 from covector.compiler.loops.transform import Rewrite, all_statements, expressions
-from covector.compiler.math.evaluate import numpy_dtype
+from covector.compiler.math.formats import numpy_dtype
 from covector.ir.index import ZERO, Affine, affine
 from covector.ir.scalar import Expr, compare, const, load, name, select, walk
 

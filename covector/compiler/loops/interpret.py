@@ -23,7 +23,8 @@ from covector.compiler.loops.program import (
     Store,
     Update,
 )
-from covector.compiler.math.evaluate import evaluate, numpy_dtype
+from covector.compiler.math.evaluate import evaluate
+from covector.compiler.math.formats import numpy_dtype
 from covector.ir.index import Affine, Data, Quotient
 from covector.ir.scalar import Expr, expr, name
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from covector.compiler import loops
 from covector.compiler.loops.address import Accesses
-from covector.compiler.loops.asks import ask_ahead
-from covector.compiler.loops.columns import panel_width, panels
 from covector.compiler.loops.costs import COST
 from covector.compiler.loops.program import Fold, For, If, Kernel, Scan, Statement, Store, Update
 from covector.compiler.loops.strides import Strides, mentions, step_along
@@ -38,7 +37,8 @@ def choose_lanes(kernel: Kernel) -> Kernel:
     kernel.body = _body(kernel, kernel.body, False)
     for s in kernel.body:
         _spread(kernel, s)
-    ask_ahead(kernel)
+    if any(isinstance(s, Fold) for s in all_statements(kernel.body)):
+        loops.asks.ask_ahead(kernel)
     return kernel
 
 
@@ -52,7 +52,7 @@ def crowded(kernel: Kernel) -> bool:
             inner = [t for t in all_statements(s.body) if isinstance(t, (For, Fold, Scan))]
             if inner and _outer(kernel, s, inner) == "panels":
                 extent = s.high.const - s.low.const
-                width = panel_width(kernel, s, extent)
+                width = loops.columns.panel_width(kernel, s, extent)
                 return width < min(STREAM, extent) or (width < extent and _keeps_cheap(kernel, s))
     return False
 
@@ -109,7 +109,7 @@ def _loop(kernel: Kernel, s: For) -> list[Statement]:
         return [tile]
     choice = _outer(kernel, s, inner)
     if choice == "panels":
-        return panels(kernel, s)
+        return loops.columns.panels(kernel, s)
     if choice == "lanes":
         s.mode = "vector"
         s.unroll = 4 if _cost(s.body) < DEAR and not any(isinstance(t, For) for t in inner) else 1

@@ -10,17 +10,16 @@ import bisect
 import heapq
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, final
 
+from covector._base.named_tuple import NamedTuple
+from covector.compiler import loops
 from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.costs import COST
 from covector.compiler.loops.domain import Apart, MustBuffer
-from covector.compiler.loops.each import lower_each
 from covector.compiler.loops.graph import Graph, Node, Value, element_type
-from covector.compiler.loops.matrices import lower_matrices
 from covector.compiler.loops.planner import Group, lower_group
 from covector.compiler.loops.program import For, Kernel, Statement, Store
-from covector.compiler.loops.serial import lower_cumulate, lower_push
 from covector.compiler.loops.strides import step_along
 from covector.compiler.loops.transform import all_statements
 from covector.ir.index import atoms
@@ -329,13 +328,15 @@ class Partition:
         elif step.node is not None and step.node.rule in ("library", "control"):
             step.arguments = [v for v in step.node.args if isinstance(v, Value)]
         elif step.node is not None and step.node.rule == "push":
-            step.kernel, step.arguments, step.base = lower_push(step.node, in_memory)
+            step.kernel, step.arguments, step.base = loops.serial.lower_push(step.node, in_memory)
         elif step.node is not None and step.node.rule == "cumulate":
-            step.kernel, step.arguments = lower_cumulate(step.node, in_memory)
+            step.kernel, step.arguments = loops.serial.lower_cumulate(step.node, in_memory)
         elif step.node is not None and step.node.rule == "each":
-            step.kernel, step.arguments = lower_each(step.node, in_memory, element_type)
+            step.kernel, step.arguments = loops.each.lower_each(step.node, in_memory, element_type)
         elif step.node is not None and step.node.rule == "small_matrices":
-            step.kernel, step.arguments = lower_matrices(step.node, in_memory, element_type)
+            step.kernel, step.arguments = loops.matrices.lower_matrices(
+                step.node, in_memory, element_type
+            )
         else:
             raise NotImplementedError(f"{step.node}: it states no native rule")
         read = [*step.arguments, *([] if step.base is None else [step.base])]

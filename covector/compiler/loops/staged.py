@@ -13,8 +13,9 @@ itself: the code would be many times as long, and not faster.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.compiler.loops.address import Accesses, linear
 from covector.compiler.loops.graph import size_of
 from covector.compiler.loops.program import Buffer, For, Kernel, Let, Statement, Store

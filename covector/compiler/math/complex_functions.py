@@ -151,7 +151,8 @@ def tanh(x: Pair) -> Pair:
     # sin(2 im) = 2 t / (1 + t**2)
     wave = select(upright, div(1.0, t), div(t, beta)) * _op("exp", a * -2.0) * 4.0
     tail = select(lt(a, math.inf), wave, flip(_number(0.0, im), sign_of(im)))
-    real = with_sign(absolute(select(far, f.const(1.0), real)), sign_of(re))
+    limit = select(lt(a, math.inf) & ne(t, t), t, 1.0)
+    real = with_sign(absolute(select(far, limit, real)), sign_of(re))
     return select(eq(a, 0.0), re, real), select(eq(im, 0.0), im, select(far, tail, imag))
 
 
@@ -170,7 +171,8 @@ def _log_of_size(re: Expr, im: Expr, re_low: Expr | None = None) -> Expr:
     scale, shift = f.const(1.0), f.const(0.0)
     # squares of the greatest and least sizes are out of range
     half = f.bias // 2
-    for far, by in ((gt(size, 2.0 ** (half - 2)), -half), (lt(size, 2.0 ** -(half - 30)), half)):
+    down, up = gt(size, 2.0 ** (half - 2)), lt(size, 2.0 ** -(half - 30))
+    for far, by in ((down, -half - 2), (up, half)):
         scale = select(far, f.const(2.0**by), scale)
         shift = select(far, f.const(-by * math.log(2)), shift)
     u, v = a * scale, b * scale
@@ -180,7 +182,7 @@ def _log_of_size(re: Expr, im: Expr, re_low: Expr | None = None) -> Expr:
     if re_low is not None:
         error = fma(re * 2.0, re_low, error)
     y = fma(log_of_sum(total, error), 0.5, shift)
-    y = select(eq(size, 0.0), -math.inf, select(ne(a, a) | ne(b, b), math.nan, y))
+    y = select(_is_nan((a, b)), math.nan, select(eq(size, 0.0), -math.inf, y))
     return select(is_infinite((re, im)), math.inf, y)
 
 
@@ -210,7 +212,7 @@ def sqrt(x: Pair) -> Pair:
     t = t * back
     left = lt(f.bits(re), 0)
     real, imag = select(left, other, t), select(left, t, other)
-    none, unbounded = eq(size, 0.0), eq(b, math.inf)
+    none, unbounded = eq(a, 0.0) & eq(b, 0.0), eq(b, math.inf)
     real = select(none, 0.0, select(unbounded, math.inf, real))
     imag = select(none, 0.0, select(unbounded, math.inf, imag))
     return real, with_sign(imag, sign_of(im))
@@ -244,21 +246,46 @@ def _cross(x: Pair, y: Pair) -> Expr:
     return x[0] * y[1] - x[1] * y[0]
 
 
+def _is_nan(x: Pair) -> Expr:
+    return ne(x[0], x[0]) | ne(x[1], x[1])
+
+
+def _angle(y: Expr, x: Expr) -> Expr:
+    """That of an infinite point: a multiple of 45 degrees; NaN if a part is."""
+    near = [
+        with_sign(select(eq(absolute(v), math.inf), _number(1.0, v), 0.0), sign_of(v))
+        for v in (y, x)
+    ]
+    return select(_is_nan((x, y)), math.nan, _op("atan2", *near))
+
+
+def _infinity(sign: Expr) -> Expr:
+    return with_sign(_number(math.inf, sign), sign_of(sign))
+
+
 def asin(x: Pair) -> Pair:
     minus, plus = _roots(x)
     real = _op("atan2", x[0], mul(minus, plus)[0])
-    return real, _op("asinh", _cross(minus, plus))
+    imag = _op("asinh", _cross(minus, plus))
+    far = is_infinite(x)
+    real = select(far, _angle(x[0], absolute(x[1])), real)
+    return real, select(far, _infinity(x[1]), imag)
 
 
 def acos(x: Pair) -> Pair:
     minus, plus = _roots(x)
-    return _op("atan2", minus[0], plus[0]) * 2.0, _op("asinh", _cross(plus, minus))
+    real, imag = _op("atan2", minus[0], plus[0]) * 2.0, _op("asinh", _cross(plus, minus))
+    far = is_infinite(x)
+    real = select(far, _angle(absolute(x[1]), x[0]), real)
+    return real, select(far, -_infinity(x[1]), imag)
 
 
 def acosh(x: Pair) -> Pair:
     minus, plus = sqrt((x[0] - 1.0, x[1])), sqrt((x[0] + 1.0, x[1]))
     real = _op("asinh", minus[0] * plus[0] + minus[1] * plus[1])
-    return real, _op("atan2", minus[1], plus[0]) * 2.0
+    imag = _op("atan2", minus[1], plus[0]) * 2.0
+    far = is_infinite(x)
+    return select(far, math.inf, real), select(far, _angle(x[1], x[0]), imag)
 
 
 def asinh(x: Pair) -> Pair:

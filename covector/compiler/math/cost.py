@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from covector.compiler.math.evaluate import NARROW_FLOATS
 from covector.compiler.math.expand import expand_all
+from covector.compiler.math.formats import NARROW_FLOATS
 from covector.ir.scalar import ARITY, Expr, expr, name
 
 #: On floats; 1 where not listed.

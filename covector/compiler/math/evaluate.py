@@ -12,27 +12,18 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from covector.compiler.math.formats import NARROW_FLOATS, numpy_dtype
 from covector.ir.scalar import COMPARISONS, Expr, walk
 from covector.ops.arithmetic import nextafter_numpy
 from covector.ops.families import scipy_special
 
 Leaf = Callable[[Expr], Any]
 
-#: Floats that have no arithmetic of their own: each op is done in float32, then rounded.
-NARROW_FLOATS = frozenset(
-    {"float16", "bfloat16"}
-    | {name for name in vars(ml_dtypes) if name.startswith(("float4", "float6", "float8"))}
-)
 _EXACT_IN_NARROW = frozenset(
     {"const", "load", "name", "index", "select", "select_rare", "cast", "bitcast", "nextafter"}
 )
 _SIGNED_OF = {1: np.int8, 2: np.int16, 4: np.int32, 8: np.int64}
 _UNSIGNED_OF = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
-
-
-def numpy_dtype(name: str) -> np.dtype:
-    """The NumPy dtype of an element type's name ('bfloat16' and its kin come from ml_dtypes)."""
-    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 def evaluate(root: Expr, env: Mapping[str, Any], leaf: Leaf | None = None) -> np.ndarray:

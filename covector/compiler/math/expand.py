@@ -11,8 +11,7 @@ from functools import partial
 from typing import Final
 
 from covector.compiler import math
-from covector.compiler.math import integers, rounding
-from covector.compiler.math.evaluate import NARROW_FLOATS
+from covector.compiler.math.formats import NARROW_FLOATS
 from covector.ir.scalar import COMPARISONS, Expr, cast, expr, walk
 
 #: What every backend has, for float32, float64, integers and (where it makes sense) booleans:
@@ -44,14 +43,12 @@ FLOAT_RULES: Final[dict[str, tuple[str, str]]] = {
     )
     for f in functions.split()
 } | {"max": ("rounding", "maximum"), "min": ("rounding", "minimum")}
-#: On integers.
-INTEGER_RULES: Final[dict[str, Rule]] = {
-    **{f: getattr(integers, f) for f in (
-        "sign", "square", "population_count", "clz", "mulhi", "div", "rem", "pow",
-    )},
-    "max": integers.maximum,
-    "min": integers.minimum,
-}  # fmt: skip
+#: On integers: the name of the function in `integers`.
+INTEGER_RULES: Final[dict[str, str]] = {
+    **{f: f for f in ("sign", "square", "population_count", "clz", "mulhi", "div", "rem", "pow")},
+    "max": "maximum",
+    "min": "minimum",
+}
 _SHIFTS = frozenset({"shift_left", "shift_right_logical", "shift_right_arithmetic"})
 
 #: Done on a narrow float's bits, or whatever the type.
@@ -115,12 +112,14 @@ def _float_rule(op: str) -> Rule | None:
 
 def _integer_rule(node: Expr) -> Rule | None:
     if node.op in _SHIFTS:
+        integers = math.integers
         if integers.is_plain_shift(node.args[1], integers.width_of(node.args[0])):
             return None
         return partial(integers.shift, node.op)
-    if node.op == "div" and integers.is_guarded(*node.args):
+    name = INTEGER_RULES.get(node.op)
+    if name is None or (name == "div" and math.integers.is_guarded(*node.args)):
         return None
-    return INTEGER_RULES.get(node.op)
+    return getattr(math.integers, name)
 
 
 def _narrow(node: Expr, native: frozenset[str]) -> Expr:
@@ -128,7 +127,7 @@ def _narrow(node: Expr, native: frozenset[str]) -> Expr:
     if node.op in _ANY_WIDTH:
         return node
     if node.op == "nextafter":  # the neighbour in the type itself
-        return _expand_above(rounding.nextafter(*node.args), node.args, native)
+        return _expand_above(math.rounding.nextafter(*node.args), node.args, native)
     if node.op == "cast":
         source = node.args[0]
         return (
@@ -139,6 +138,15 @@ def _narrow(node: Expr, native: frozenset[str]) -> Expr:
     args = [cast(a, "float32") if a.dtype in NARROW_FLOATS else a for a in node.args]
     result = node.dtype if node.dtype not in NARROW_FLOATS else "float32"
     return cast(expand(expr(node.op, result, *args), native), node.dtype)
+
+
+def real_parts(roots: Iterable[Expr]) -> list[Expr]:
+    """`roots` without complex nodes: of a complex one, the real and the imaginary part."""
+    roots = list(roots)
+    if not any(node.dtype.startswith("complex") for node in walk(*roots)):
+        return roots
+    parts = math.split_complex(roots)
+    return [x for part in parts for x in (part if isinstance(part, tuple) else (part,))]
 
 
 def expand_all(roots: Iterable[Expr], native: frozenset[str] = frozenset()) -> list[Expr]:

@@ -8,7 +8,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, final
 
+import ml_dtypes
+import numpy as np
+
 from covector.ir.scalar import Expr, bitcast, compare, const, expr, fma, select
+
+#: Floats that have no arithmetic of their own: each op is done in float32, then rounded.
+NARROW_FLOATS = frozenset(
+    {"float16", "bfloat16"}
+    | {name for name in vars(ml_dtypes) if name.startswith(("float4", "float6", "float8"))}
+)
+
+
+def numpy_dtype(name: str) -> np.dtype:
+    """The NumPy dtype of an element type's name ('bfloat16' and its kin come from ml_dtypes)."""
+    return np.dtype(getattr(ml_dtypes, name, name))
 
 
 @final

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from covector.compiler.math.evaluate import numpy_dtype
 from covector.compiler.math.formats import (
     F64,
     Format,
@@ -18,6 +17,7 @@ from covector.compiler.math.formats import (
     lt,
     ne,
     number_in,
+    numpy_dtype,
     power_of_two,
     round_even,
     shift_right,

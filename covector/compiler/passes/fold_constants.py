@@ -26,8 +26,10 @@ def fold_constants(jaxpr: Jaxpr) -> Jaxpr:
 
 
 def _known(eqn: Equation) -> bool:
-    """Whether the equation gives one plain scalar, without effects."""
-    if len(eqn.outvars) != 1 or eqn.effects or not eqn.invars or eqn.outvars[0].aval.shape:
+    """Whether the equation gives one plain scalar, not a list of one, without effects."""
+    if eqn.op.multiple_results or len(eqn.outvars) != 1 or eqn.effects or not eqn.invars:
+        return False
+    if eqn.outvars[0].aval.shape:
         return False
     dtype = eqn.outvars[0].aval.dtype
     return not isinstance(dtype, dtypes.ExtendedDType) and has_rule(eqn.op, "numpy")

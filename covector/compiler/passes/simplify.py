@@ -162,16 +162,24 @@ def _power(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | No
 
 def _cast(eqn: Equation, args: list[Any], made: Made, out: Writer) -> Atom | None:
     (x,) = args
-    if x.aval.dtype == eqn.outvars[0].aval.dtype:
+    new = eqn.outvars[0].aval.dtype
+    if x.aval.dtype == new:
         return x
     inner = _before(x, made, eqn.op.name)
     if inner is not None and _holds(inner.invars[0].aval.dtype, x.aval.dtype):
         first = inner.invars[0]
-        if first.aval.dtype == eqn.outvars[0].aval.dtype:
+        old = first.aval.dtype
+        if old == new:
             return first
-        if not isinstance(first, Literal):
+        if not isinstance(first, Literal) and not _saturates(old, x.aval.dtype, new):
             return out.emit(eqn.op, [first], eqn)
     return None
+
+
+def _saturates(old: Any, middle: Any, new: Any) -> bool:
+    """Whether an integer that `new` doesn't have becomes its last one: from an integer it wraps."""
+    integers = dtypes.kind_of(old) in "iu" and dtypes.kind_of(new) in "iu"
+    return integers and dtypes.kind_of(middle) == "f" and not _holds(old, new)
 
 
 def _holds(narrow: Any, wide: Any) -> bool:

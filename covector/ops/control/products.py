@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
+from covector._base.named_tuple import NamedTuple
 from covector.ir.jaxpr import ClosedJaxpr, Equation, Var
 
 

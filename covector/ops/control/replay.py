@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from covector import ops
+from covector._base.named_tuple import NamedTuple
 from covector.ir.avals import ShapedArray
 from covector.ir.interpret import evaluate
 from covector.ir.jaxpr import ClosedJaxpr, Var

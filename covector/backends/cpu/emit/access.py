@@ -32,8 +32,16 @@ def pure(
 
 def offset(nest: Nest, memory: Memory, pointer: Value, n: int) -> Value:
     """`pointer + n` elements; a constant offset already there is merged."""
-    b = nest.b
-    if pointer.op == "gep" and pointer.args[1].op == "const":
-        n += pointer.args[1].extra
+    b, there = nest.b, known_offset(memory, pointer)
+    if there:
+        n += there
         pointer = pointer.args[0]
     return b.put("gep", PTR, (pointer, b.int(n)), memory.element.memory) if n else pointer
+
+
+def known_offset(memory: Memory, pointer: Value) -> int:
+    """How many elements the last step to `pointer` went, or 0; where a kernel is part of a driver,
+    the place of the memory itself is a step of bytes."""
+    if pointer.op != "gep" or pointer.extra != memory.element.memory:
+        return 0
+    return pointer.args[1].extra if pointer.args[1].op == "const" else 0

@@ -6,8 +6,9 @@ is computed there; a constant part comes last, where addressing modes take it fo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.emit.convert import convert
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import (

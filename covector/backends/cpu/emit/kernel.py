@@ -18,6 +18,7 @@ from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.statements import emit_body
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import I8, I64, PARTS, PTR, element
+from covector.compiler import math
 from covector.compiler.loops.program import (
     Buffer,
     Fold,
@@ -30,7 +31,6 @@ from covector.compiler.loops.program import (
     Update,
 )  # fmt: skip
 from covector.compiler.loops.transform import all_statements, expressions
-from covector.compiler.math.complex_parts import WIDE
 from covector.ir.index import Affine
 from covector.ir.scalar import Expr, walk
 
@@ -196,7 +196,7 @@ def _dtypes(kernel: Kernel) -> set[str]:
         if not differs:
             continue
         varies.add(e)
-        if e.dtype in PARTS and e.op in WIDE:
+        if e.dtype in PARTS and e.op in math.complex_parts.WIDE:
             found.add("float64")
         elif e.op != "index":
             found.add(PARTS.get(e.dtype, e.dtype))

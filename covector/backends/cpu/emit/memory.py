@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from covector.backends.cpu.emit.access import offset, pure, read
+from covector.backends.cpu import emit
+from covector.backends.cpu.emit.access import known_offset, offset, pure, read
 from covector.backends.cpu.emit.address import (
     LINE,
     Place,
@@ -16,7 +17,6 @@ from covector.backends.cpu.emit.address import (
 )  # fmt: skip
 from covector.backends.cpu.emit.convert import from_memory, to_memory
 from covector.backends.cpu.emit.ssa import TRUE, Value
-from covector.backends.cpu.emit.tile import transposed
 from covector.backends.cpu.emit.types import I32, PTR
 from covector.ir.index import ZERO as ZERO_INDEX
 
@@ -36,7 +36,7 @@ def load(nest: Nest, name: str, index: tuple[Affine, ...], env: Env) -> Value:
     """`name[index]`: a scalar where all lanes read one element."""
     memory = nest.memory[name]
     if env.tile is not None:
-        found = transposed(nest, name, index, env)
+        found = emit.tile.transposed(nest, name, index, env)
         if found is not None:
             return found
     place = locate(nest, memory, index, env)
@@ -100,9 +100,7 @@ def _load(nest: Nest, memory: Memory, place: Place, env: Env) -> Value:
 
 def _part(nest: Nest, memory: Memory, pointer: Value, lanes: int) -> Value:
     """Real or imaginary parts of neighbouring complex numbers: both share two loads."""
-    odd = 0
-    if pointer.op == "gep" and pointer.args[1].op == "const":
-        odd = pointer.args[1].extra % 2
+    odd = known_offset(memory, pointer) % 2
     first = offset(nest, memory, pointer, -odd)
     low = read(nest, memory, first, lanes)
     high = read(nest, memory, offset(nest, memory, first, lanes), lanes)

@@ -13,7 +13,7 @@ from covector.backends.cpu.emit.env import Env
 from covector.backends.cpu.emit.memory import load
 from covector.backends.cpu.emit.ssa import Builder, Value
 from covector.backends.cpu.emit.types import I1, PARTS, element
-from covector.compiler.math import expand_all, split_complex
+from covector.compiler.math import expand_all, real_parts
 from covector.ir.scalar import Expr, below
 
 if TYPE_CHECKING:
@@ -59,9 +59,8 @@ class Nest:
         """`root` in real operations that there are instructions for: one, or (re, im)."""
         found = self._expanded.get(root)
         if found is None:
-            (real,) = split_complex([root])
-            roots = [real] if isinstance(real, Expr) else list(real)
-            found = self._expanded[root] = expand_all(roots, NATIVE | self.outlined)
+            found = expand_all(real_parts([root]), NATIVE | self.outlined)
+            self._expanded[root] = found
         return found
 
     def parts(self, root: Expr, env: Env) -> tuple[Value, Value]:

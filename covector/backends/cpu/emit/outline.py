@@ -14,7 +14,7 @@ from covector.backends.cpu.emit.ssa import Value
 from covector.backends.cpu.emit.text import function_body
 from covector.backends.cpu.emit.types import element
 from covector.compiler.loops.costs import COST
-from covector.compiler.math import split_complex
+from covector.compiler.math import real_parts
 from covector.ir.scalar import Expr, expr, name, walk_deep
 
 if TYPE_CHECKING:
@@ -30,10 +30,7 @@ LONG: Final = 12
 
 def often_used(roots: Iterable[Expr]) -> frozenset[str]:
     """The operations under `roots` that are better called than written out at each use."""
-    plain: list[Expr] = []
-    for part in split_complex(list(roots)):
-        plain += [part] if isinstance(part, Expr) else list(part)
-    uses = Counter(e.op for e in walk_deep(*plain) if COST.get(e.op, 1) >= LONG)
+    uses = Counter(e.op for e in walk_deep(*real_parts(roots)) if COST.get(e.op, 1) >= LONG)
     return frozenset(op for op, count in uses.items() if count > OFTEN)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from covector.backends.cpu.emit import address, fold, spread, tile
+from covector.backends.cpu import emit
+from covector.backends.cpu.emit import address, spread
 from covector.backends.cpu.emit.address import scalar_index
-from covector.backends.cpu.emit.fold import combine_update
 from covector.backends.cpu.emit.memory import ask, store, store_parts
 from covector.backends.cpu.emit.nest import part_names
 from covector.backends.cpu.emit.ssa import Value
@@ -114,10 +114,10 @@ def _for(nest: Nest, s: For, envs: list[Env]) -> None:
     def serial(low: Value, high: Value, group: list[Env]) -> None:
         _serial(nest, s, low, high, group)
 
-    if s.mode == "tile" and tile.fits(nest, s):
+    if s.mode == "tile" and emit.tile.fits(nest, s):
         for env in envs:
             low, high = _bounds(nest, s, env)
-            tile.tiled(nest, s, env, low, high, emit_body)
+            emit.tile.tiled(nest, s, env, low, high, emit_body)
         return
     _together(nest, s, envs, vector if s.mode == "vector" and nest.lanes > 1 else serial)
 
@@ -151,8 +151,8 @@ def _spread(nest: Nest, s: For, env: Env) -> None:
 def _range(nest: Nest, s: For, envs: list[Env], first: Value, last: Value) -> None:
     """The iterations `first .. last` of a loop; ranges begin at whole blocks from its start."""
     b = nest.b
-    if s.mode == "tile" and tile.fits(nest, s):
-        tile.tiled(nest, s, envs[0], first, last, emit_body)
+    if s.mode == "tile" and emit.tile.fits(nest, s):
+        emit.tile.tiled(nest, s, envs[0], first, last, emit_body)
         return
     if s.mode != "vector" or nest.lanes == 1:
         _serial(nest, s, first, last, envs)
@@ -332,11 +332,11 @@ def _repeat_together(nest: Nest, s: Repeat, envs: list[Env]) -> None:
 
 
 def _update(nest: Nest, s: Update, envs: list[Env]) -> None:
-    combine_update(nest, s, envs)
+    emit.fold.combine_update(nest, s, envs)
 
 
 def _fold(nest: Nest, s: Fold, envs: list[Env]) -> None:
-    fold.emit_fold(nest, s, envs, emit_body)
+    emit.fold.emit_fold(nest, s, envs, emit_body)
 
 
 EMIT: Final[dict[type, Callable[[Nest, Any, list[Env]], None]]] = {

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import I8, I64, PTR
 from covector.backends.cpu.library import contraction, product

@@ -12,7 +12,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from covector.backends.cpu.emit.types import I1, I8, I64, PTR
-from covector.compiler.math.evaluate import numpy_dtype
+from covector.compiler.math.formats import numpy_dtype
 
 if TYPE_CHECKING:
     from covector.backends.cpu.emit.ssa import Builder, Value

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.kernel import emit_range
 from covector.backends.cpu.emit.types import I64, PTR

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code

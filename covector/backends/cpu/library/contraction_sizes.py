@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.library.contraction_thin import is_thin, leads_thin
 from covector.backends.cpu.library.phases import LEAST, PIECES
 from covector.backends.cpu.library.tiles import REAL, Axis, Tile, collapsed

@@ -6,8 +6,9 @@ once, a vector at a time, and meets each column; so the time is that of reading 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code

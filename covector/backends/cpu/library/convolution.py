@@ -7,9 +7,10 @@ and so does the order of every sum, however many threads take them.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from covector._base.digest import digest
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.assemble import module_text
 from covector.backends.cpu.emit.types import PTR
 from covector.backends.cpu.library.code import Code

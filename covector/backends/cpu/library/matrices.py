@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.emit.types import F32, F64, I1, I8, I32, PTR, Type
 from covector.backends.cpu.library.blas import copy_kernel
 from covector.backends.cpu.library.product import LETTER

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.emit.statements import SYMBOL
 
 #: Wanted pieces of work, if they are large enough to be worth it.

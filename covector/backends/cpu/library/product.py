@@ -8,8 +8,9 @@ The parts are the same however many threads there are: results do not depend on 
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.emit.statements import SYMBOL
 
 LETTER: Final = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}

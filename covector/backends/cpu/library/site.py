@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.emit.types import PARTS, element
 
 if TYPE_CHECKING:

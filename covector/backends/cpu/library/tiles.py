@@ -9,8 +9,9 @@ indirect convolution algorithm" (2019), for rows that are addressed one by one.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, final
+from typing import TYPE_CHECKING, Final, final
 
+from covector._base.named_tuple import NamedTuple
 from covector.backends.cpu.emit.types import F32, F64, Type
 
 if TYPE_CHECKING:

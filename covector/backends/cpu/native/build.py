@@ -6,11 +6,12 @@ import ctypes
 import importlib
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from covector._base.digest import digest
+from covector._base.named_tuple import NamedTuple
 from covector.backends import cpu
 from covector.backends.cpu import cache, native
 from covector.backends.cpu.link import CompiledModule, Loadable, load, loadable, unpacked
