@@ -99,9 +99,11 @@ def test_number_of_threads(monkeypatch):
         threads.set_num_threads(before)
         threads.followers.remove(seen.append)
     monkeypatch.setenv("COVECTOR_NUM_THREADS", "5")
-    assert threads._initial() == 5
+    assert threads._chosen() == 5
     monkeypatch.setenv("COVECTOR_NUM_THREADS", "many")
     with pytest.raises(ValueError, match="COVECTOR_NUM_THREADS"):
-        threads._initial()
+        threads._chosen()
     monkeypatch.delenv("COVECTOR_NUM_THREADS")
-    assert threads._initial() == threads.available_cpus() >= 1
+    assert threads._chosen() is None
+    monkeypatch.setattr(threads, "_count", None)
+    assert threads.num_threads() == threads.available_cpus() >= 1
