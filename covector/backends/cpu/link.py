@@ -136,11 +136,13 @@ def pool(disk: cache.DiskCache | None) -> Loadable:
     """The code of the worker threads, which other code imports: from `disk`, or made now."""
     if "pool" not in _state:
         text = workers.module(host())
-        key = "w" + digest(f"{host().fingerprint}\n{text}").hexdigest()
+        key = "w" + digest(f"{host().fingerprint}\nquick\n{text}").hexdigest()
         stored = None if disk is None else disk.lookup(key)
         code = None if stored is None else unpacked(stored)
         if code is None:
-            code = loadable([cpu.assemble.assemble(text, host())], workers.FUNCTIONS)
+            # It calls, and waits: with LLVM's least effort it is as fast, and there in a quarter.
+            image = cpu.assemble.assemble(text, host(), quick=True)
+            code = loadable([image], workers.FUNCTIONS)
             if disk is not None:
                 disk.store(key, code.packed())
         _state["pool"] = code
