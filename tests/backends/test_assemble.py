@@ -2,9 +2,6 @@
 
 import ctypes
 import gc
-import os
-import subprocess
-import sys
 import threading
 import time
 
@@ -21,6 +18,7 @@ from covector.backends.cpu.crew import Crew
 from covector.backends.cpu.image import SUPPORTED
 from covector.backends.cpu.link import link
 from covector.backends.cpu.target import host
+from tests.backends.processes import said
 
 TRIPLE = """
 define i64 @triple(i64 %x) {
@@ -78,20 +76,20 @@ def test_releases_that_are_not_known_are_left_to_the_package(version, monkeypatc
 
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("define i64 @f() { ret i32 0 }", "value doesn't match function result type"),
         ("define void @f() {\n  br label %b\nb:\n  %x = phi i32 [ 0, %b ]\n  ret void\n}", "PHI"),
         ("nonsense", "expected top-level entity"),
     ],
 )  # fmt: skip
-def test_what_llvm_refuses_is_said_with_the_text(text, said, known, monkeypatch):
+def test_what_llvm_refuses_is_said_with_the_text(text, message, known, monkeypatch):
     if known and not libllvm.serves():
         pytest.skip("a release whose functions are not known")
     monkeypatch.setattr(libllvm, "serves", lambda: known)
     with pytest.raises(CompileError) as caught:
         assemble(text, host())
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert text in str(caught.value)
     assert called(assemble(TRIPLE, host())) == 42  # and the compiler still works
 
@@ -122,14 +120,11 @@ def test_a_compile_loads_the_library_alone(tmp_path):
         "print(float(cv.jit(lambda x: x * jnp.sin(x) + {})(1.5)))\n"
         "print('covector.backends.cpu.libllvm' in sys.modules, 'llvmlite.binding' in sys.modules)\n"
     )
-    told = {**os.environ, "COVECTOR_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
-    told.pop("COVECTOR_COMPILATION_CACHE_DIR", None)
     for k in range(2):  # the first process makes the native runtime too
-        python = [sys.executable, "-c", program.format(k)]
-        said = subprocess.run(python, env=told, capture_output=True, check=True).stdout.split()
-        assert float(said[0]) == pytest.approx(1.49624 + k, rel=1e-5)
+        value, *loaded = said(program.format(k), tmp_path)
+        assert float(value) == pytest.approx(1.49624 + k, rel=1e-5)
     if SUPPORTED:  # elsewhere LLVM links
-        assert said[1:] == [b"True", b"False"]
+        assert loaded == [b"True", b"False"]
 
 
 @pytest.mark.parametrize("enabled", [True, False])

@@ -2,8 +2,6 @@
 
 import ctypes
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -12,6 +10,7 @@ from covector.backends.cpu import processor, target
 from covector.backends.cpu.assemble import assemble, module_text
 from covector.backends.cpu.image import PAGE, SUPPORTED, Image, Placed, Unknown, linked
 from covector.backends.cpu.target import host
+from tests.backends.processes import said
 
 pytestmark = pytest.mark.skipif(not SUPPORTED, reason="LLVM links here")
 
@@ -184,11 +183,6 @@ def test_a_process_with_nothing_to_compile_does_not_load_llvm(tmp_path):
         "print(float(cv.jit(lambda x: x * jnp.sin(x) + jnp.cumsum(jnp.ones(3))[1])(1.5)))\n"
         "print('llvmlite' in sys.modules, 'covector.compiler.pipeline' in sys.modules)\n"
     )
-    told = {**os.environ, "COVECTOR_CACHE_DIR": str(tmp_path), "JAX_PLATFORMS": "cpu"}
-    told.pop("COVECTOR_COMPILATION_CACHE_DIR", None)
-    first, second = [
-        subprocess.run([sys.executable, "-c", program], env=told, capture_output=True, check=True)
-        for _ in range(2)
-    ]
-    assert first.stdout.split()[0] == second.stdout.split()[0]
-    assert second.stdout.split()[1:] == [b"False", b"False"]
+    first, second = said(program, tmp_path), said(program, tmp_path)
+    assert first[0] == second[0]
+    assert second[1:] == [b"False", b"False"]
